@@ -1,0 +1,120 @@
+//! The instruction sets that the kernels are written for, and which of them this CPU has.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// An instruction set to compute with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub enum Backend {
+    /// AVX-512 with the 52-bit integer multiply-add of IFMA: the fast one (Ice Lake, Zen 4 and later).
+    Ifma,
+    /// Plain AVX-512F with 28-bit digits (Skylake-SP, Cascade Lake).
+    Avx512,
+    /// No particular instructions: slower than any RSA library, for tests.
+    Portable,
+}
+
+/// Set by [`assume_available`].
+static IFMA_ASSUMED: AtomicBool = AtomicBool::new(false);
+
+impl Backend {
+    /// All backends, the fastest first.
+    pub const ALL: [Backend; 3] = [Backend::Ifma, Backend::Avx512, Backend::Portable];
+
+    /// The fastest backend that is worth using on this CPU; never [`Backend::Portable`].
+    ///
+    /// The operating system's support for the vector registers is taken into account.
+    pub fn detect() -> Option<Backend> {
+        [Backend::Ifma, Backend::Avx512]
+            .into_iter()
+            .find(|backend| backend.is_available())
+    }
+
+    /// All backends that this CPU can run, the fastest first.
+    pub fn available() -> impl Iterator<Item = Backend> + Clone {
+        Backend::ALL
+            .into_iter()
+            .filter(|backend| backend.is_available())
+    }
+
+    /// Whether this CPU (and operating system) can run the backend.
+    pub fn is_available(self) -> bool {
+        self.missing().next().is_none()
+            || (self == Backend::Ifma && IFMA_ASSUMED.load(Ordering::Relaxed))
+    }
+
+    /// A short name: `avx512-ifma`, `avx512f` or `portable`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Backend::Ifma => "avx512-ifma",
+            Backend::Avx512 => "avx512f",
+            Backend::Portable => "portable",
+        }
+    }
+
+    /// The CPU features that the backend needs and this CPU lacks, named as in `/proc/cpuinfo`.
+    pub fn missing(self) -> impl Iterator<Item = &'static str> + Clone {
+        let (foundation, multiply_add) = match self {
+            Backend::Ifma => (true, true),
+            Backend::Avx512 => (true, false),
+            Backend::Portable => (false, false),
+        };
+        let foundation = (foundation && !has_avx512f()).then_some("avx512f");
+        let multiply_add = (multiply_add && !has_avx512ifma()).then_some("avx512ifma");
+        foundation.into_iter().chain(multiply_add)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512f() -> bool {
+    std::is_x86_feature_detected!("avx512f")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512ifma() -> bool {
+    std::is_x86_feature_detected!("avx512ifma")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_avx512f() -> bool {
+    false
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_avx512ifma() -> bool {
+    false
+}
+
+/// Makes [`Backend::Ifma`] available although the CPU does not announce IFMA. For tests that emulate it.
+///
+/// # Safety
+/// From now on, every IFMA instruction that this process executes must have its architectural effect, and the
+/// CPU must have AVX-512F.
+#[doc(hidden)]
+pub unsafe fn assume_available() {
+    IFMA_ASSUMED.store(true, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portable_is_available_but_never_detected() {
+        assert!(Backend::Portable.is_available());
+        assert_ne!(Backend::detect(), Some(Backend::Portable));
+        assert_eq!(Backend::Portable.missing().count(), 0);
+    }
+
+    #[test]
+    fn detection_takes_the_fastest_of_those_available() {
+        let first = Backend::available().next().expect("portable");
+        assert_eq!(Backend::detect().unwrap_or(Backend::Portable), first);
+    }
+
+    #[test]
+    fn a_backend_is_available_if_nothing_is_missing() {
+        for backend in [Backend::Avx512, Backend::Portable] {
+            assert_eq!(backend.is_available(), backend.missing().count() == 0);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Eight 64-bit lanes: the operations that the kernels are written in.
+//!
+//! The kernels are generic over [`Vector`], so that the portable type runs precisely the code which
+//! the AVX-512 types run.
+
+#[cfg(target_arch = "x86_64")]
+mod zmm;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use zmm::{IfmaVector, Zmm};
+
+use crate::LANES;
+
+/// Eight unsigned 64-bit integers, one per lane; arithmetic wraps.
+///
+/// A value of an implementing type is a proof that this CPU runs the type's instructions: it comes from
+/// [`Vector::splat`] or from memory that an `unsafe` function declared to hold such values.
+///
+/// # Safety
+/// An implementing type is laid out like `[u64; 8]`, lane 0 first, aligned to 8 bytes at least and 64 at most, and
+/// every bit pattern is a value of it.
+pub(crate) unsafe trait Vector: Copy + 'static {
+    /// One truth value per lane.
+    type Mask: Copy;
+
+    /// `value` in every lane.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of this type. Any value of the type at hand is proof enough.
+    unsafe fn splat(value: u64) -> Self;
+
+    /// `self + other`.
+    fn add(self, other: Self) -> Self;
+
+    /// `self - other`.
+    fn subtract(self, other: Self) -> Self;
+
+    /// Bitwise and.
+    fn and(self, other: Self) -> Self;
+
+    /// Bitwise exclusive or.
+    fn xor(self, other: Self) -> Self;
+
+    /// Bitwise or.
+    fn or(self, other: Self) -> Self;
+
+    /// Logical shift by a public `count` of 0 to 63 bits, the same in every lane.
+    fn shift_right(self, count: u32) -> Self;
+
+    /// Arithmetic (sign-copying) shift by a public `count` of 0 to 63 bits, the same in every lane.
+    fn shift_right_signed(self, count: u32) -> Self;
+
+    /// Which lanes of `self` and `other` are equal.
+    fn equal(self, other: Self) -> Self::Mask;
+
+    /// `self` where `mask` is set, else `other`.
+    fn select(self, other: Self, mask: Self::Mask) -> Self;
+}
+
+/// Multiplication of 52-bit integers, as the AVX-512 IFMA instructions do it.
+pub(crate) trait MultiplyAdd52: Vector {
+    /// Adds the low 52 bits of the 104-bit product of the low 52 bits of `a` and `b`.
+    fn madd_low(&mut self, a: &Self, b: &Self);
+
+    /// Adds the high 52 bits of the 104-bit product of the low 52 bits of `a` and `b`.
+    fn madd_high(&mut self, a: &Self, b: &Self);
+}
+
+/// `N` vectors in plain memory, aligned for any vector type.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Lanes<const N: usize>(pub(crate) [[u64; LANES]; N]);
+
+impl<const N: usize> Lanes<N> {
+    /// `value` in every lane.
+    pub(crate) const fn splat(value: u64) -> Self {
+        Lanes([[value; LANES]; N])
+    }
+
+    /// The same memory as vectors.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `V`.
+    #[inline(always)]
+    pub(crate) unsafe fn as_vectors<V: Vector>(&self) -> &[V; N] {
+        // SAFETY: a `Vector` has the layout of `[u64; 8]`, at most the alignment of `Lanes`, and any bit
+        // pattern is a value of it; that the CPU has its instructions is the contract of this function.
+        unsafe { &*(&raw const self.0).cast() }
+    }
+}
+
+/// The vector for any CPU.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Portable([u64; LANES]);
+
+const DIGIT52: u64 = (1 << 52) - 1;
+
+// SAFETY: `repr(C)` around `[u64; 8]`, aligned to 64 bytes.
+unsafe impl Vector for Portable {
+    /// All ones in a lane that is set, else zero.
+    type Mask = [u64; LANES];
+
+    #[inline(always)]
+    unsafe fn splat(value: u64) -> Self {
+        Portable([value; LANES])
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        self.zip(other, u64::wrapping_add)
+    }
+
+    #[inline(always)]
+    fn subtract(self, other: Self) -> Self {
+        self.zip(other, u64::wrapping_sub)
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        self.zip(other, |a, b| a & b)
+    }
+
+    #[inline(always)]
+    fn xor(self, other: Self) -> Self {
+        self.zip(other, |a, b| a ^ b)
+    }
+
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        self.zip(other, |a, b| a | b)
+    }
+
+    #[inline(always)]
+    fn shift_right(self, count: u32) -> Self {
+        Portable(self.0.map(|lane| lane >> count))
+    }
+
+    #[inline(always)]
+    fn shift_right_signed(self, count: u32) -> Self {
+        Portable(
+            self.0
+                .map(|lane| (lane.cast_signed() >> count).cast_unsigned()),
+        )
+    }
+
+    #[inline(always)]
+    fn equal(self, other: Self) -> Self::Mask {
+        // The sign of `d | -d` tells whether d is non-zero, without a comparison that a compiler
+        // could turn into a branch.
+        self.zip(other, |a, b| {
+            let difference = a ^ b;
+            ((difference | difference.wrapping_neg()) >> 63).wrapping_sub(1)
+        })
+        .0
+    }
+
+    #[inline(always)]
+    fn select(self, other: Self, mask: Self::Mask) -> Self {
+        let mut lanes = other.0;
+        for (lane, (chosen, mask)) in lanes.iter_mut().zip(self.0.into_iter().zip(mask)) {
+            *lane ^= (*lane ^ chosen) & mask;
+        }
+        Portable(lanes)
+    }
+}
+
+// Calls, not inlined: the kernels' straight-line code would become a million instructions.
+impl MultiplyAdd52 for Portable {
+    #[inline(never)]
+    fn madd_low(&mut self, a: &Self, b: &Self) {
+        for (sum, (a, b)) in self.0.iter_mut().zip(a.0.iter().zip(b.0)) {
+            let product = (a & DIGIT52).wrapping_mul(b & DIGIT52);
+            *sum = sum.wrapping_add(product & DIGIT52);
+        }
+    }
+
+    #[inline(never)]
+    fn madd_high(&mut self, a: &Self, b: &Self) {
+        for (sum, (a, b)) in self.0.iter_mut().zip(a.0.iter().zip(b.0)) {
+            let product = u128::from(a & DIGIT52) * u128::from(b & DIGIT52);
+            *sum = sum.wrapping_add((product >> 52) as u64);
+        }
+    }
+}
+
+impl Portable {
+    #[inline(always)]
+    fn zip(self, other: Self, operation: impl Fn(u64, u64) -> u64) -> Self {
+        let mut lanes = self.0;
+        for (lane, other) in lanes.iter_mut().zip(other.0) {
+            *lane = operation(*lane, other);
+        }
+        Portable(lanes)
+    }
+}

@@ -1,0 +1,34 @@
+//! What an instance has done so far.
+
+use crate::request::Reason;
+
+/// Monotonic counts since the instance was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests accepted.
+    pub submitted: u64,
+    /// Batches that were computed in lanes.
+    pub batches: u64,
+    /// Operations computed in lanes; over `batches`, the mean fill.
+    pub lane_operations: u64,
+    /// Batches by the number of live lanes: entry `n - 1` counts those with `n`.
+    pub fill: [u64; slipstream_lanes::LANES],
+    /// Operations handed back for software, by [`Reason`].
+    pub software: [u64; Reason::ALL.len()],
+    /// Operations whose job went away while they were in flight.
+    pub orphans: u64,
+}
+
+impl Counters {
+    /// Counts one operation that is handed back for `reason`.
+    pub fn count_software(&mut self, reason: Reason) {
+        self.software[reason.index()] += 1;
+    }
+
+    /// Counts one batch with `live` lanes.
+    pub fn count_batch(&mut self, live: usize) {
+        self.batches += 1;
+        self.lane_operations += live as u64;
+        self.fill[live - 1] += 1;
+    }
+}

@@ -1,0 +1,27 @@
+//! Asynchronous offload of crypto operations.
+//!
+//! A server's event loop has one [`Instance`](instance::Instance), owned by its thread. Code deep
+//! inside a TLS library calls [`run`] with an [`Operation`]; the operation becomes a request that
+//! owns its bytes, the running [job](pause) is paused, and the event loop serves other
+//! connections. When the loop [polls](instance::poll), waiting requests are computed together and
+//! the paused jobs are put on the ready queue, without a system call. The event loop resumes them.
+//!
+//! Whoever asks always gets an [`Answer`]: either the result, or [`Answer::Software`], which means
+//! "compute it yourself, now": the flush policy found that cheaper, or nothing here can do it.
+//!
+//! The phases are those of QTLS section 3 (pre-processing, response retrieval, notification,
+//! post-processing). The crate knows no TLS library and no server.
+
+pub mod accelerator;
+pub mod calibration;
+pub mod counters;
+pub mod fiber;
+pub mod instance;
+pub mod pause;
+pub mod policy;
+pub mod request;
+mod slots;
+
+pub use instance::{count_refusal, run};
+pub use pause::{JobToken, Notification, Pause};
+pub use request::{Answer, Class, Operation, Output, Reason};

@@ -1,0 +1,37 @@
+//! Pausing: how a computation gives its thread back while its operation is in flight.
+
+use crate::request::Reason;
+
+/// Names a paused job to the event loop that has to resume it. The event loop chooses the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct JobToken(pub usize);
+
+/// How the event loop learns that a job can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notification {
+    /// The token is put on the instance's ready queue (the kernel-bypass notification of QTLS
+    /// section 3.4).
+    ReadyQueue(JobToken),
+    /// The pauser itself makes sure that the event loop comes back to the job; if that is before
+    /// the operation has been computed, waiting operations are computed then.
+    ByPauser,
+}
+
+/// A job that can be paused: a [fiber](crate::fiber), or a job of the TLS library's own.
+pub trait Pause {
+    /// Whether the job may pause at this point.
+    ///
+    /// # Errors
+    /// The reason why its operation is left to software.
+    fn admits(&self) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    /// How to tell the event loop that the job can go on.
+    fn notification(&self) -> Notification;
+
+    /// Gives the thread back to the event loop; returns after the event loop has resumed the job.
+    ///
+    /// Returns false if the job could not be paused: the caller then still has the thread.
+    fn pause(&self) -> bool;
+}

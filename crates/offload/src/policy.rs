@@ -1,0 +1,188 @@
+//! The flush policy: run waiting operations in lanes or hand them back, whichever is cheaper.
+//!
+//! A batch costs the same with one live lane as with eight, so there is a number of operations
+//! from which lanes win. It is derived from measured costs, not guessed: at a concurrency of one a
+//! server must be as fast as without lanes.
+
+use std::time::Duration;
+
+use slipstream_lanes::{LANES, rsa::Size};
+
+/// Measured cost of each operation, by size, on this machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// One batch of any number of live lanes; `None` if lanes do not offer the size.
+    pub batch: [Option<Duration>; Size::ALL.len()],
+    /// One operation in the caller's software; `None` if unknown.
+    pub software: [Option<Duration>; Size::ALL.len()],
+}
+
+/// What to do with the operations of one size that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// How many to compute in one batch now.
+    pub lanes: usize,
+    /// How many to hand back for software now.
+    pub software: usize,
+}
+
+/// How a batch may be formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// Whatever is cheaper by the measured [`Costs`].
+    #[default]
+    Cheapest,
+    /// A batch as soon as this many operations wait when the loop is idle, whatever it costs.
+    AtLeast(usize),
+}
+
+impl Costs {
+    /// The smallest number of operations for which a batch is cheaper than software, 1 to
+    /// [`LANES`]; `None` if lanes never win. Without a measurement of the software, only full
+    /// batches are assumed to win.
+    pub fn break_even(&self, size: Size) -> Option<usize> {
+        let batch = self.batch[size.index()]?;
+        let Some(software) = self.software[size.index()] else {
+            return Some(LANES);
+        };
+        (1..=LANES).find(|&live| software * live as u32 > batch)
+    }
+
+    /// The smallest number of operations of any size from which a batch is run; `None` if none ever
+    /// is. With fewer handshakes under way nobody needs to wait for company.
+    pub fn least(&self, policy: Policy) -> Option<usize> {
+        let least = |size| match policy {
+            Policy::Cheapest => self.break_even(size),
+            Policy::AtLeast(live) => Some(live),
+        };
+        Size::ALL.into_iter().filter_map(least).min()
+    }
+
+    /// What to do now with `waiting` operations of `size`. Unless `idle`, the event loop still has
+    /// other events to serve, more operations may come, and only a full batch is run.
+    pub fn plan(&self, policy: Policy, size: Size, waiting: usize, idle: bool) -> Plan {
+        let break_even = match policy {
+            Policy::Cheapest => self.break_even(size),
+            Policy::AtLeast(live) => self.batch[size.index()].map(|_| live),
+        };
+        match break_even {
+            None => Plan {
+                lanes: 0,
+                software: waiting,
+            },
+            Some(_) if waiting >= LANES => Plan {
+                lanes: LANES,
+                software: 0,
+            },
+            Some(_) if !idle => Plan {
+                lanes: 0,
+                software: 0,
+            },
+            Some(least) if waiting >= least => Plan {
+                lanes: waiting,
+                software: 0,
+            },
+            Some(_) => Plan {
+                lanes: 0,
+                software: waiting,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: Size = Size::Rsa2048;
+
+    fn costs(batch_us: u64, software_us: u64) -> Costs {
+        let mut costs = Costs::default();
+        costs.batch[SIZE.index()] = Some(Duration::from_micros(batch_us));
+        costs.software[SIZE.index()] = Some(Duration::from_micros(software_us));
+        costs
+    }
+
+    #[test]
+    fn a_full_batch_runs_without_waiting_for_idleness() {
+        let plan = costs(900, 400).plan(Policy::Cheapest, SIZE, 11, false);
+        assert_eq!(
+            plan,
+            Plan {
+                lanes: 8,
+                software: 0
+            }
+        );
+    }
+
+    #[test]
+    fn a_partial_batch_waits_until_the_loop_is_idle() {
+        let costs = costs(900, 400);
+        assert_eq!(
+            costs.plan(Policy::Cheapest, SIZE, 7, false),
+            Plan {
+                lanes: 0,
+                software: 0
+            }
+        );
+        assert_eq!(
+            costs.plan(Policy::Cheapest, SIZE, 7, true),
+            Plan {
+                lanes: 7,
+                software: 0
+            }
+        );
+    }
+
+    #[test]
+    fn the_cheaper_way_is_taken() {
+        let costs = costs(900, 400);
+        assert_eq!(costs.break_even(SIZE), Some(3));
+        assert_eq!(
+            costs.plan(Policy::Cheapest, SIZE, 2, true),
+            Plan {
+                lanes: 0,
+                software: 2
+            }
+        );
+        assert_eq!(
+            costs.plan(Policy::Cheapest, SIZE, 3, true),
+            Plan {
+                lanes: 3,
+                software: 0
+            }
+        );
+        assert_eq!(
+            costs.plan(Policy::AtLeast(1), SIZE, 1, true),
+            Plan {
+                lanes: 1,
+                software: 0
+            }
+        );
+    }
+
+    #[test]
+    fn lanes_slower_than_eight_software_operations_are_never_used() {
+        let costs = costs(4000, 400);
+        assert_eq!(costs.break_even(SIZE), None);
+        assert_eq!(
+            costs.plan(Policy::Cheapest, SIZE, 8, false),
+            Plan {
+                lanes: 0,
+                software: 8
+            }
+        );
+    }
+
+    #[test]
+    fn a_size_without_lanes_is_handed_back() {
+        let plan = costs(900, 400).plan(Policy::AtLeast(1), Size::Rsa4096, 3, true);
+        assert_eq!(
+            plan,
+            Plan {
+                lanes: 0,
+                software: 3
+            }
+        );
+    }
+}

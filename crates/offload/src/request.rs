@@ -1,0 +1,163 @@
+//! What is asked of an accelerator, and what it answers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use slipstream_lanes::rsa;
+use zeroize::Zeroizing;
+
+/// The largest operand of any operation in bytes: an RSA-4096 residue.
+pub const OPERAND_BYTES: usize = 512;
+
+/// The classes that QTLS section 4.3 counts separately, since they differ in duration by orders
+/// of magnitude.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Private-key operations and key exchange.
+    Asymmetric,
+    /// Record encryption and decryption.
+    Cipher,
+    /// Key derivation.
+    Prf,
+}
+
+impl Class {
+    /// Every class, in the order of [`Class::index`].
+    pub const ALL: [Class; 3] = [Class::Asymmetric, Class::Cipher, Class::Prf];
+
+    /// Position in tables that hold one entry per class.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The word used for this class in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Asymmetric => "asymmetric",
+            Class::Cipher => "cipher",
+            Class::Prf => "prf",
+        }
+    }
+}
+
+/// An operation that owns its inputs: nothing here points into the memory of the caller, so a
+/// connection may disappear while its operation is in flight.
+#[derive(Debug)]
+pub enum Operation {
+    /// `input` to the power of the private exponent, modulo `n` (RSASP1 and RSADP of RFC 8017).
+    RsaPrivate {
+        /// The key, shared with whoever else uses it.
+        key: Arc<rsa::PrivateKey>,
+        /// Big-endian, exactly as long as the modulus and less than it.
+        input: Operand,
+    },
+}
+
+impl Operation {
+    /// The class under which this operation is counted while in flight.
+    pub fn class(&self) -> Class {
+        match self {
+            Operation::RsaPrivate { .. } => Class::Asymmetric,
+        }
+    }
+}
+
+/// Bytes of an operand or a result, wiped when dropped. They are on the heap, so that an operand
+/// that is moved leaves no copy behind.
+#[derive(Clone)]
+pub struct Operand(Zeroizing<Box<[u8]>>);
+
+/// The result of a computed [`Operation`].
+pub type Output = Operand;
+
+impl Operand {
+    /// Copies `bytes`.
+    ///
+    /// # Panics
+    /// If `bytes` is longer than [`OPERAND_BYTES`].
+    pub fn new(bytes: &[u8]) -> Self {
+        let mut operand = Self::zeroed(bytes.len());
+        operand.as_mut_slice().copy_from_slice(bytes);
+        operand
+    }
+
+    /// `length` zero bytes.
+    ///
+    /// # Panics
+    /// If `length` is more than [`OPERAND_BYTES`].
+    pub fn zeroed(length: usize) -> Self {
+        assert!(length <= OPERAND_BYTES, "operand of {length} bytes");
+        Self(Zeroizing::new(vec![0; length].into_boxed_slice()))
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The bytes, to be written.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl fmt::Debug for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Operand({} bytes)", self.0.len())
+    }
+}
+
+/// What [`run`](crate::run) answers.
+#[derive(Debug)]
+pub enum Answer {
+    /// Computed by an accelerator and verified.
+    Computed(Output),
+    /// To be computed by the caller with its own software, at once.
+    Software(Reason),
+}
+
+/// Why an operation is left to the caller's software.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// There is no instance on this thread, or its accelerator does not know the operation.
+    NotOffered,
+    /// The job may not pause where it is: the server it belongs to does not take part.
+    NotAdmitted,
+    /// Software is cheaper for as few operations as were waiting, or as can be waiting.
+    Cheaper,
+    /// No room for another request.
+    Full,
+    /// The accelerator's result failed its check and was discarded.
+    Fault,
+    /// The job was resumed although its operation had not finished; the operation is orphaned.
+    Cancelled,
+}
+
+impl Reason {
+    /// Every reason, in the order of [`Reason::index`].
+    pub const ALL: [Reason; 6] = [
+        Reason::NotOffered,
+        Reason::NotAdmitted,
+        Reason::Cheaper,
+        Reason::Full,
+        Reason::Fault,
+        Reason::Cancelled,
+    ];
+
+    /// Position in tables that hold one entry per reason.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The word used for this reason in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::NotOffered => "not_offered",
+            Reason::NotAdmitted => "not_admitted",
+            Reason::Cheaper => "cheaper",
+            Reason::Full => "full",
+            Reason::Fault => "fault",
+            Reason::Cancelled => "cancelled",
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The requests in flight, and the tickets of the jobs that wait for them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::pause::Notification;
+use crate::request::{Answer, Class};
+
+/// Names one request of an instance. Slots are reused; the generation tells a stale name apart, and
+/// the table that of another thread, on which an application may resume a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestId {
+    table: u64,
+    index: usize,
+    generation: u64,
+}
+
+struct Slot {
+    generation: u64,
+    state: State,
+}
+
+enum State {
+    Free,
+    InFlight {
+        class: Class,
+        notification: Notification,
+    },
+    Orphaned {
+        class: Class,
+    },
+    Answered(Answer),
+}
+
+/// What became of a request whose answer has arrived.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// The job that waits for it is to be told so.
+    Notify(Notification),
+    /// Nobody waits any more: the answer was wiped and dropped.
+    Orphan,
+}
+
+/// A table of requests that grows to `limit`.
+pub(crate) struct Slots {
+    table: u64,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    limit: usize,
+    in_flight: [usize; Class::ALL.len()],
+}
+
+impl Slots {
+    pub(crate) fn new(limit: usize) -> Self {
+        static TABLES: AtomicU64 = AtomicU64::new(0);
+        Self {
+            table: TABLES.fetch_add(1, Ordering::Relaxed),
+            slots: Vec::new(),
+            free: Vec::new(),
+            limit,
+            in_flight: [0; Class::ALL.len()],
+        }
+    }
+
+    /// How many requests of `class` have no answer yet, orphans included.
+    pub(crate) fn in_flight(&self, class: Class) -> usize {
+        self.in_flight[class.index()]
+    }
+
+    /// How many slots hold a request or an unread answer.
+    #[cfg(test)]
+    pub(crate) fn occupied(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Takes a slot; `None` if all are taken.
+    pub(crate) fn open(&mut self, class: Class, notification: Notification) -> Option<RequestId> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() < self.limit => {
+                self.slots.push(Slot {
+                    generation: 0,
+                    state: State::Free,
+                });
+                self.slots.len() - 1
+            }
+            None => return None,
+        };
+        let slot = &mut self.slots[index];
+        slot.state = State::InFlight {
+            class,
+            notification,
+        };
+        self.in_flight[class.index()] += 1;
+        Some(RequestId {
+            table: self.table,
+            index,
+            generation: slot.generation,
+        })
+    }
+
+    /// Stores the answer for the job that waits, or drops it if the job has gone away.
+    pub(crate) fn answer(&mut self, id: RequestId, answer: Answer) -> Delivery {
+        let slot = &mut self.slots[id.index];
+        assert_eq!(
+            slot.generation, id.generation,
+            "answer to a request that has ended"
+        );
+        match slot.state {
+            State::InFlight {
+                class,
+                notification,
+            } => {
+                self.in_flight[class.index()] -= 1;
+                slot.state = State::Answered(answer);
+                Delivery::Notify(notification)
+            }
+            State::Orphaned { class } => {
+                self.in_flight[class.index()] -= 1;
+                self.release(id);
+                Delivery::Orphan
+            }
+            State::Free | State::Answered(_) => unreachable!("a request is answered once"),
+        }
+    }
+
+    /// Takes the answer out and frees the slot; `None` while there is no answer, or if the request
+    /// is another thread's.
+    pub(crate) fn take(&mut self, id: RequestId) -> Option<Answer> {
+        let slot = self.named(id)?;
+        match std::mem::replace(&mut slot.state, State::Free) {
+            State::Answered(answer) => {
+                self.release(id);
+                Some(answer)
+            }
+            other => {
+                slot.state = other;
+                None
+            }
+        }
+    }
+
+    /// The job no longer waits. Returns true if its request is still in flight, hence orphaned.
+    pub(crate) fn abandon(&mut self, id: RequestId) -> bool {
+        let Some(slot) = self.named(id) else {
+            return false;
+        };
+        match slot.state {
+            State::InFlight { class, .. } => {
+                slot.state = State::Orphaned { class };
+                true
+            }
+            State::Answered(_) => {
+                self.release(id);
+                false
+            }
+            State::Free | State::Orphaned { .. } => false,
+        }
+    }
+
+    fn named(&mut self, id: RequestId) -> Option<&mut Slot> {
+        if id.table != self.table {
+            return None;
+        }
+        self.slots
+            .get_mut(id.index)
+            .filter(|slot| slot.generation == id.generation)
+    }
+
+    fn release(&mut self, id: RequestId) {
+        let slot = &mut self.slots[id.index];
+        slot.state = State::Free;
+        slot.generation += 1;
+        self.free.push(id.index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pause::JobToken;
+    use crate::request::{Output, Reason};
+
+    const QUEUE: Notification = Notification::ReadyQueue(JobToken(7));
+
+    #[test]
+    fn an_answer_is_kept_until_it_is_taken() {
+        let mut slots = Slots::new(1);
+        let id = slots.open(Class::Asymmetric, QUEUE).expect("a free slot");
+        assert!(slots.take(id).is_none());
+        assert_eq!(slots.in_flight(Class::Asymmetric), 1);
+        let answer = Answer::Computed(Output::new(&[1, 2, 3]));
+        assert_eq!(slots.answer(id, answer), Delivery::Notify(QUEUE));
+        assert_eq!(slots.in_flight(Class::Asymmetric), 0);
+        assert!(
+            slots.open(Class::Asymmetric, QUEUE).is_none(),
+            "the slot holds an unread answer"
+        );
+        assert!(matches!(slots.take(id), Some(Answer::Computed(o)) if o.as_slice() == [1, 2, 3]));
+        assert_eq!(slots.occupied(), 0);
+    }
+
+    #[test]
+    fn an_orphan_stays_in_flight_until_it_is_answered_and_then_frees_its_slot() {
+        let mut slots = Slots::new(1);
+        let id = slots.open(Class::Asymmetric, QUEUE).expect("a free slot");
+        assert!(slots.abandon(id));
+        assert_eq!(slots.in_flight(Class::Asymmetric), 1);
+        assert!(slots.open(Class::Asymmetric, QUEUE).is_none());
+        assert_eq!(
+            slots.answer(id, Answer::Software(Reason::Cheaper)),
+            Delivery::Orphan
+        );
+        assert_eq!(
+            (slots.in_flight(Class::Asymmetric), slots.occupied()),
+            (0, 0)
+        );
+        assert!(slots.open(Class::Asymmetric, QUEUE).is_some());
+    }
+
+    #[test]
+    fn an_unread_answer_of_a_job_that_went_away_is_dropped() {
+        let mut slots = Slots::new(1);
+        let id = slots.open(Class::Prf, QUEUE).expect("a free slot");
+        slots.answer(id, Answer::Software(Reason::Fault));
+        assert!(!slots.abandon(id));
+        assert_eq!(slots.occupied(), 0);
+        assert!(!slots.abandon(id), "a stale name changes nothing");
+    }
+
+    #[test]
+    fn the_name_of_another_tables_request_means_nothing() {
+        let (mut ours, mut theirs) = (Slots::new(1), Slots::new(1));
+        let id = theirs.open(Class::Asymmetric, QUEUE).expect("a free slot");
+        let own = ours.open(Class::Asymmetric, QUEUE).expect("a free slot");
+        ours.answer(own, Answer::Computed(Output::new(&[1])));
+        assert!(ours.take(id).is_none());
+        assert!(!ours.abandon(id));
+        assert!(ours.take(own).is_some());
+    }
+}

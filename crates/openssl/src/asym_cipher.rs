@@ -1,0 +1,254 @@
+//! Encryption and decryption: the default provider's, except that the decryption of TLS 1.2's RSA
+//! key exchange is computed in lanes where it can be paused.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use slipstream_lanes::rsa::PrivateKey;
+use slipstream_offload::request::Operand;
+use zeroize::Zeroizing;
+
+use crate::ffi::{self, Dispatch, Param, RSA_PKCS1_WITH_TLS_PADDING, Table};
+use crate::job;
+use crate::key::Key;
+use crate::param::Lent;
+use crate::premaster::{self, SECRET_BYTES, Versions};
+use crate::provider::{Provider, RsaRef};
+
+/// An encryption or decryption as OpenSSL holds it.
+struct Context {
+    rsa: RsaRef,
+    /// The default provider's context.
+    default: NonNull<c_void>,
+    /// The key, while it decrypts and if it has a form for lanes.
+    key: Option<Arc<PrivateKey>>,
+}
+
+impl Context {
+    /// # Safety
+    /// `context` must be one that this module made, that has not been freed, and that nobody else
+    /// uses meanwhile.
+    unsafe fn borrow<'a>(context: *mut c_void) -> &'a mut Self {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *context.cast::<Self>() }
+    }
+
+    fn own(rsa: RsaRef, default: *mut c_void) -> Option<Self> {
+        Some(Self {
+            rsa,
+            default: NonNull::new(default)?,
+            key: None,
+        })
+    }
+
+    fn into_raw(self) -> *mut c_void {
+        Box::into_raw(Box::new(self)).cast()
+    }
+
+    fn default(&self) -> *mut c_void {
+        self.default.as_ptr()
+    }
+
+    /// The premaster secret in `input`, or random bytes if there is none; never an error that
+    /// depends on what was decrypted. `None` if the default provider has to do it: it is not such a
+    /// decryption, it is publicly invalid, or lanes are not available now.
+    fn decrypt_in_lanes(&self, input: &[u8]) -> Option<Zeroizing<[u8; SECRET_BYTES]>> {
+        let key = self.key.as_ref()?;
+        // A caller must learn nothing about the bytes beyond their being less than the modulus.
+        if input.len() != key.size().bytes() || input >= key.modulus_bytes() {
+            return None;
+        }
+        let mut versions = None;
+        let mut secret = Zeroizing::new([0; SECRET_BYTES]);
+        let decrypted = job::private_operation(self.rsa, key, || {
+            versions = Some(self.tls_versions()?);
+            getrandom::fill(&mut *secret).ok()?;
+            Some(Operand::new(input))
+        })?;
+        premaster::select(decrypted.as_slice(), versions?, &mut secret);
+        Some(secret)
+    }
+
+    /// `None` unless it is for TLS.
+    fn tls_versions(&self) -> Option<Versions> {
+        let (mut pad_mode, mut client, mut negotiated) = (0, 0, 0);
+        let mut params = [
+            Lent::integer(c"pad-mode", &mut pad_mode),
+            Lent::unsigned(c"tls-client-version", &mut client),
+            Lent::unsigned(c"tls-negotiated-version", &mut negotiated),
+            Lent::END,
+        ];
+        let params = Lent::as_mut_ptr(&mut params);
+        // SAFETY: a context of the default provider and an array that ends with a null key.
+        let read = unsafe { (self.rsa.default.asym_cipher.get_ctx_params)(self.default(), params) };
+        if read != 1 || pad_mode != RSA_PKCS1_WITH_TLS_PADDING || client == 0 {
+            return None;
+        }
+        // The default provider looks at the two low bytes.
+        let negotiated = (negotiated != 0).then_some(negotiated as u16);
+        Some(Versions {
+            client: client as u16,
+            negotiated,
+        })
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: a context of the default provider that is ours alone.
+        unsafe { (self.rsa.default.asym_cipher.freectx)(self.default.as_ptr()) };
+    }
+}
+
+/// The functions of `OSSL_OP_ASYM_CIPHER`.
+pub(crate) static FUNCTIONS: Table<Dispatch, { ffi::AsymCipher::LENGTH }> = ffi::AsymCipher {
+    newctx,
+    encrypt_init,
+    encrypt,
+    decrypt_init,
+    decrypt,
+    freectx,
+    dupctx,
+    get_ctx_params,
+    gettable_ctx_params,
+    set_ctx_params,
+    settable_ctx_params,
+}
+.table();
+
+unsafe extern "C" fn newctx(provider: *mut c_void) -> *mut c_void {
+    // SAFETY: the core passes the context of this provider.
+    let Some(rsa) = (unsafe { Provider::rsa(provider) }) else {
+        return std::ptr::null_mut();
+    };
+    // SAFETY: the default provider's own context.
+    let default = unsafe { (rsa.default.asym_cipher.newctx)(rsa.default.context) };
+    Context::own(rsa, default).map_or(std::ptr::null_mut(), Context::into_raw)
+}
+
+unsafe extern "C" fn freectx(context: *mut c_void) {
+    if !context.is_null() {
+        // SAFETY: a context that `into_raw` made, which the core frees once.
+        drop(unsafe { Box::from_raw(context.cast::<Context>()) });
+    }
+}
+
+unsafe extern "C" fn dupctx(context: *mut c_void) -> *mut c_void {
+    // SAFETY: the core passes one of our contexts.
+    let context = unsafe { Context::borrow(context) };
+    // SAFETY: a context of the default provider.
+    let default = unsafe { (context.rsa.default.asym_cipher.dupctx)(context.default()) };
+    let Some(mut copy) = Context::own(context.rsa, default) else {
+        return std::ptr::null_mut();
+    };
+    copy.key = context.key.clone();
+    copy.into_raw()
+}
+
+unsafe extern "C" fn encrypt_init(
+    context: *mut c_void,
+    key: *mut c_void,
+    params: *const Param,
+) -> c_int {
+    // SAFETY: the core passes one of our contexts.
+    let context = unsafe { Context::borrow(context) };
+    context.key = None;
+    // SAFETY: the core passes null or one of our keys.
+    let key = unsafe { Key::borrow(key) }.map_or(std::ptr::null_mut(), Key::default_key);
+    let init = context.rsa.default.asym_cipher.encrypt_init;
+    // SAFETY: a context and a key of the default provider, and the core's array.
+    unsafe { init(context.default(), key, params) }
+}
+
+unsafe extern "C" fn decrypt_init(
+    context: *mut c_void,
+    key: *mut c_void,
+    params: *const Param,
+) -> c_int {
+    // SAFETY: the core passes one of our contexts.
+    let context = unsafe { Context::borrow(context) };
+    // SAFETY: the core passes null or one of our keys.
+    let key = unsafe { Key::borrow(key) };
+    let default_key = key.map_or(std::ptr::null_mut(), Key::default_key);
+    let init = context.rsa.default.asym_cipher.decrypt_init;
+    // SAFETY: a context and a key of the default provider, and the core's array.
+    let initialised = unsafe { init(context.default(), default_key, params) };
+    if initialised == 1 {
+        context.key = key.and_then(Key::lanes).cloned();
+    }
+    initialised
+}
+
+unsafe extern "C" fn decrypt(
+    context: *mut c_void,
+    output: *mut u8,
+    length: *mut usize,
+    room: usize,
+    input: *const u8,
+    input_length: usize,
+) -> c_int {
+    // SAFETY: the core passes one of our contexts.
+    let context = unsafe { Context::borrow(context) };
+    // SAFETY: the core passes as many bytes as it says.
+    let ciphertext = unsafe { ffi::bytes(input, input_length) };
+    if !output.is_null()
+        && room >= SECRET_BYTES
+        && let Some(secret) = ciphertext.and_then(|bytes| context.decrypt_in_lanes(bytes))
+    {
+        // SAFETY: the core's buffer, which has room for a secret.
+        unsafe {
+            output.copy_from_nonoverlapping(secret.as_ptr(), SECRET_BYTES);
+            *length = SECRET_BYTES;
+        }
+        return 1;
+    }
+    let decrypt = context.rsa.default.asym_cipher.decrypt;
+    // SAFETY: a context of the default provider, and what the core passes.
+    unsafe { decrypt(context.default(), output, length, room, input, input_length) }
+}
+
+/// Functions that only hand over to the default provider's function of the same name.
+macro_rules! hand_over {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        unsafe extern "C" fn $name(context: *mut c_void, $($argument: $type),*) -> c_int {
+            // SAFETY: the core passes one of our contexts.
+            let context = unsafe { Context::borrow(context) };
+            let function = context.rsa.default.asym_cipher.$name;
+            // SAFETY: a context of the default provider, and what the core passes.
+            unsafe { function(context.default(), $($argument),*) }
+        }
+    )*};
+}
+
+hand_over! {
+    encrypt(
+        output: *mut u8,
+        length: *mut usize,
+        room: usize,
+        input: *const u8,
+        input_length: usize
+    );
+    get_ctx_params(params: *mut Param);
+    set_ctx_params(params: *const Param);
+}
+
+/// Tables of parameters, which the core also asks for without a context.
+macro_rules! hand_over_tables {
+    ($($name:ident)*) => {$(
+        unsafe extern "C" fn $name(context: *mut c_void, provider: *mut c_void) -> *const Param {
+            // SAFETY: the core passes the context of this provider.
+            let Some(rsa) = (unsafe { Provider::rsa(provider) }) else { return std::ptr::null() };
+            let context = if context.is_null() {
+                context
+            } else {
+                // SAFETY: one of our contexts.
+                unsafe { Context::borrow(context) }.default()
+            };
+            // SAFETY: contexts of the default provider.
+            unsafe { (rsa.default.asym_cipher.$name)(context, rsa.default.context) }
+        }
+    )*};
+}
+
+hand_over_tables! { gettable_ctx_params settable_ctx_params }

@@ -1,0 +1,249 @@
+//! Pausing: private operations of fibers and of OpenSSL's own asynchronous jobs are computed
+//! together; everybody else's are left to software at once.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corosensei::stack::DefaultStack;
+use slipstream_lanes::Backend;
+use slipstream_lanes::rsa::{PrivateKey, Size};
+use slipstream_offload::accelerator::{Moment, WorkerLanes};
+use slipstream_offload::fiber::CurrentFiber;
+use slipstream_offload::policy::{Costs, Policy};
+use slipstream_offload::request::Operand;
+use slipstream_offload::{Answer, Notification, Operation, Pause, fiber, instance};
+
+pub(crate) use slipstream_offload::Output;
+
+use crate::counts::LANE_OPERATIONS;
+use crate::libcrypto::{AsyncWaitCtx, Libcrypto};
+use crate::provider::RsaRef;
+
+/// Requests that a thread's own instance has room for.
+const REQUESTS: usize = 4096;
+
+/// The stack on which batches of asynchronous jobs are computed: a job's own has 32 KiB, without a
+/// guard, of which a handshake takes up to half.
+const BATCH_STACK_BYTES: usize = 128 * 1024;
+
+/// Whether the caller is a job that can be paused here.
+pub(crate) fn can_pause(rsa: RsaRef) -> bool {
+    Job::current(rsa).is_some_and(|job| job.pauser().admits().is_ok())
+}
+
+/// Counts an operation that is left to software since the caller could not be paused when it began.
+pub(crate) fn count_refusal(rsa: RsaRef) {
+    if let Some(job) = Job::current(rsa) {
+        slipstream_offload::count_refusal(job.pauser());
+    }
+}
+
+/// Computes the private operation with `key` on what `input` makes, while the caller is paused.
+/// `None` if software has to do it. `input` is only called if the caller can be paused.
+pub(crate) fn private_operation(
+    rsa: RsaRef,
+    key: &Arc<PrivateKey>,
+    input: impl FnOnce() -> Option<Operand>,
+) -> Option<Output> {
+    let job = Job::current(rsa)?;
+    if let Job::OpenSsl(_) = job {
+        ensure_instance(rsa, key.backend())?;
+    }
+    let operation = Operation::RsaPrivate {
+        key: key.clone(),
+        input: input()?,
+    };
+    match slipstream_offload::run(operation, job.pauser()) {
+        Answer::Computed(output) => {
+            LANE_OPERATIONS.add_one();
+            Some(output)
+        }
+        Answer::Software(_) => None,
+    }
+}
+
+/// What is running, if it can be paused.
+enum Job {
+    Fiber(CurrentFiber),
+    OpenSsl(AsyncJob),
+}
+
+impl Job {
+    fn current(rsa: RsaRef) -> Option<Self> {
+        match fiber::current() {
+            Some(fiber) => Some(Self::Fiber(fiber)),
+            None => AsyncJob::current(rsa).map(Self::OpenSsl),
+        }
+    }
+
+    fn pauser(&self) -> &dyn Pause {
+        match self {
+            Self::Fiber(fiber) => fiber,
+            Self::OpenSsl(job) => job,
+        }
+    }
+}
+
+/// Makes this thread's instance, if an event loop has not.
+fn ensure_instance(rsa: RsaRef, backend: Backend) -> Option<()> {
+    if instance::with(|_| ()).is_some() {
+        return Some(());
+    }
+    let costs = match rsa.policy() {
+        Policy::Cheapest => rsa.costs(backend),
+        // No cost is looked at, only whether lanes offer the size.
+        Policy::AtLeast(_) => Costs {
+            batch: [Some(Duration::ZERO); Size::ALL.len()],
+            ..Costs::default()
+        },
+    };
+    let lanes = WorkerLanes::new(backend, rsa.policy(), costs);
+    instance::install(instance::Instance::new(Box::new(lanes), REQUESTS).ok()?);
+    Some(())
+}
+
+/// An `ASYNC_JOB` of OpenSSL, in which servers with an asynchronous mode of their own run their
+/// handshakes.
+struct AsyncJob {
+    rsa: RsaRef,
+    wait_context: NonNull<AsyncWaitCtx>,
+}
+
+impl AsyncJob {
+    fn current(rsa: RsaRef) -> Option<Self> {
+        let libcrypto = &rsa.default.libcrypto;
+        // SAFETY: no preconditions.
+        let job = NonNull::new(unsafe { (libcrypto.async_current_job)() })?;
+        // SAFETY: the job that is running.
+        let wait_context = NonNull::new(unsafe { (libcrypto.async_wait_ctx)(job.as_ptr()) })?;
+        Some(Self { rsa, wait_context })
+    }
+}
+
+impl Pause for AsyncJob {
+    fn notification(&self) -> Notification {
+        Notification::ByPauser
+    }
+
+    fn pause(&self) -> bool {
+        let libcrypto = &self.rsa.default.libcrypto;
+        let round = ROUNDS.get();
+        let event = Event::of(libcrypto, self.wait_context);
+        let paused = event.is_some_and(|event| {
+            // The event is there before the job is paused: the server's loop serves what else it
+            // has, whose operations join this one, and then comes back.
+            event.raise();
+            // SAFETY: a job is running.
+            let paused = unsafe { (libcrypto.async_pause_job)() } == 1;
+            event.clear();
+            paused
+        });
+        // Another job that was resumed before this one has computed all that waited. What has come
+        // since then waits for its own turn, and for company.
+        if ROUNDS.get() == round {
+            compute_waiting();
+        }
+        paused
+    }
+}
+
+/// Computes what waits on this thread, all of it, on a stack that is large enough.
+fn compute_waiting() {
+    ROUNDS.set(ROUNDS.get() + 1);
+    STACK.with_borrow_mut(|stack| {
+        if stack.is_none() {
+            *stack = DefaultStack::new(BATCH_STACK_BYTES).ok();
+        }
+        // Without memory for a stack, the caller computes on its own.
+        if let Some(stack) = stack {
+            corosensei::on_stack(stack, || {
+                while instance::with(|instance| instance.poll(Moment::Idle))
+                    .is_some_and(|answers| answers > 0)
+                {}
+            });
+        }
+    });
+}
+
+thread_local! {
+    /// The stack of [`compute_waiting`].
+    static STACK: RefCell<Option<DefaultStack>> = const { RefCell::new(None) };
+    /// How often [`compute_waiting`] has run.
+    static ROUNDS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// An event descriptor in the wait context of a connection. It stays there until the connection is
+/// freed: servers that wait for it must not see it closed before.
+struct Event(c_int);
+
+impl Event {
+    /// The one that the wait context has, or a new one.
+    fn of(libcrypto: &Libcrypto, wait_context: NonNull<AsyncWaitCtx>) -> Option<Self> {
+        /// Its address is what names our descriptor among those of others.
+        static KEY: u8 = 0;
+        let key = (&raw const KEY).cast();
+        let (mut descriptor, mut custom) = (-1, std::ptr::null_mut());
+        // SAFETY: a wait context and room for the answers.
+        let found = unsafe {
+            (libcrypto.async_wait_fd)(wait_context.as_ptr(), key, &mut descriptor, &mut custom)
+        };
+        if found == 1 {
+            return Some(Self(descriptor));
+        }
+        // SAFETY: no preconditions.
+        let descriptor = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        if descriptor < 0 {
+            return None;
+        }
+        // SAFETY: a wait context, a descriptor that it may keep, and a function that closes it.
+        let kept = unsafe {
+            (libcrypto.async_set_wait_fd)(
+                wait_context.as_ptr(),
+                key,
+                descriptor,
+                std::ptr::null_mut(),
+                Some(close),
+            )
+        };
+        if kept != 1 {
+            // SAFETY: opened above; nobody else knows it.
+            unsafe { libc::close(descriptor) };
+            return None;
+        }
+        Some(Self(descriptor))
+    }
+
+    fn raise(&self) {
+        // A full counter, the only error that there can be, is as readable as a small one.
+        // SAFETY: an open event descriptor; eight bytes.
+        unsafe { libc::write(self.0, (&raw const EVENT).cast(), size_of_val(&EVENT)) };
+    }
+
+    fn clear(&self) {
+        let mut events = 0_u64;
+        loop {
+            // SAFETY: an open event descriptor; room for eight bytes.
+            let read =
+                unsafe { libc::read(self.0, (&raw mut events).cast(), size_of_val(&events)) };
+            if read >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                return;
+            }
+        }
+    }
+}
+
+static EVENT: u64 = 1;
+
+unsafe extern "C" fn close(
+    _context: *mut AsyncWaitCtx,
+    _key: *const c_void,
+    descriptor: c_int,
+    _custom: *mut c_void,
+) {
+    // SAFETY: the descriptor that `Event::of` opened for this wait context, closed once.
+    unsafe { libc::close(descriptor) };
+}

@@ -1,0 +1,112 @@
+//! An OpenSSL provider whose RSA private-key operations can be paused and computed together.
+//!
+//! It stands on the public provider ABI alone, and before OpenSSL's own default provider: keys,
+//! parameters, paddings, checks and errors are the default provider's own; only the private
+//! operation of a signature, and of TLS 1.2's RSA key exchange, is taken out and offered to
+//! [`slipstream_offload`]. That happens where two things meet: a key that lanes can compute with
+//! (two primes of equal size, 2048, 3072 or 4096 bits), and a caller that can be paused: a
+//! [fiber](slipstream_offload::fiber) of an event loop, or an `ASYNC_JOB` of OpenSSL. Otherwise, and
+//! whenever the flush policy finds software cheaper, the default provider computes it.
+//!
+//! # Use
+//! As a library, through `OSSL_PROVIDER_add_builtin` with [`NAME`] and [`provider_init`]. As the
+//! module `slipstream.so`, through `openssl.cnf`:
+//!
+//! ```text
+//! openssl_conf = openssl_init
+//! [openssl_init]
+//! providers = providers
+//! alg_section = algorithms
+//! [providers]
+//! default = default_provider
+//! slipstream = slipstream_provider
+//! [default_provider]
+//! activate = 1
+//! [slipstream_provider]
+//! activate = 1
+//! # lanes = auto
+//! # flush = cheapest
+//! [algorithms]
+//! default_properties = ?provider=slipstream
+//! ```
+//!
+//! `lanes` is `auto` (what the CPU offers), `off` (everything in software) or `portable` (lanes
+//! without vector instructions: for tests). `flush` says what the instances do that the provider
+//! makes for asynchronous jobs: `cheapest` (lanes or software, whichever measures faster), or
+//! `always` (lanes even for a single operation: for tests). With any other value the provider
+//! offers nothing, and its build information says why, as it does in a static executable, where the
+//! process's libcrypto cannot be reached: see `openssl list -providers -verbose`.
+//!
+//! # Panics
+//! Every function that OpenSSL calls is `extern "C"`: a panic in it ends the process and never
+//! unwinds into C.
+
+use std::ffi::{c_int, c_void};
+use std::time::Duration;
+
+use slipstream_lanes::Backend;
+use slipstream_lanes::rsa::Size;
+
+mod asym_cipher;
+mod counts;
+mod default_provider;
+mod digest;
+mod encoding;
+pub mod ffi;
+mod job;
+mod key;
+mod libcrypto;
+mod param;
+mod premaster;
+mod provider;
+mod signature;
+
+/// The name of the provider, and the value of the property `provider` of its algorithms.
+pub const NAME: &str = "slipstream";
+
+/// The entry point of the provider, `OSSL_provider_init` of `provider(7)`.
+///
+/// Answers 1 always: where nothing can be offered, everything stays with the default provider, and
+/// the parameter `buildinfo` says why.
+///
+/// # Safety
+/// To be called by OpenSSL's core: `core` is its dispatch table, `out` and `context` are room for
+/// the answers.
+pub unsafe extern "C" fn provider_init(
+    handle: *const ffi::CoreHandle,
+    core: *const ffi::Dispatch,
+    out: *mut *const ffi::Dispatch,
+    context: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { provider::initialise(handle, core, out, context) }
+}
+
+/// The backend for keys that are imported from now on, in place of [`Backend::detect`]; `None`
+/// leaves them to software. A configuration that says `lanes` is not overruled.
+pub fn set_backend(backend: Option<Backend>) {
+    provider::set_backend(backend);
+}
+
+/// What one private operation with a key of `size` takes in OpenSSL's software on this machine: the
+/// least of a few measurements. `None` while the provider is not loaded.
+pub fn software_cost(size: Size) -> Option<Duration> {
+    provider::software_cost(size)
+}
+
+/// Private keys in this process that lanes can compute with. A key that OpenSSL imports again, for
+/// another library context, counts again.
+pub fn keys_with_lanes() -> u64 {
+    counts::KEYS_WITH_LANES.get()
+}
+
+/// Private keys in this process that are left to software: of other sizes, with more than two
+/// primes, without the values for the Chinese remainder theorem, or for want of lanes.
+pub fn keys_without_lanes() -> u64 {
+    counts::KEYS_WITHOUT_LANES.get()
+}
+
+/// Private operations in this process whose result came from lanes.
+pub fn lane_operations() -> u64 {
+    counts::LANE_OPERATIONS.get()
+}

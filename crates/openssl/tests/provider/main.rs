@@ -1,0 +1,9 @@
+//! The provider in a process of its own: loaded as a builtin into the system's OpenSSL.
+
+mod async_jobs;
+mod common;
+mod configuration;
+mod digest_sign;
+mod memory;
+mod premaster;
+mod signatures;

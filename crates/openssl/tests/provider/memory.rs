@@ -1,0 +1,40 @@
+//! The tests of this binary once more, under valgrind's memcheck.
+
+use std::process::Command;
+
+/// Without the asynchronous jobs: valgrind takes OpenSSL's switching of stacks for errors.
+const TESTS: [&str; 7] = [
+    "configuration::lanes_can_be_switched_off",
+    "configuration::with_an_unknown_value",
+    "digest_sign::a_",
+    "digest_sign::lengths",
+    "premaster::the_negotiated_version",
+    "signatures::a_",
+    "signatures::errors",
+];
+
+/// The backend without vector instructions, since valgrind knows no AVX-512.
+#[test]
+fn memcheck_finds_no_error_and_no_leak() {
+    let Ok(valgrind) = Command::new("valgrind").arg("--version").output() else {
+        println!("skipped: valgrind is not installed");
+        return;
+    };
+    assert!(valgrind.status.success());
+    let output = Command::new("valgrind")
+        .args([
+            "--error-exitcode=99",
+            "--leak-check=full",
+            "--errors-for-leak-kinds=definite",
+        ])
+        .args(["--show-leak-kinds=definite", "--max-stackframe=131072"])
+        .arg(std::env::current_exe().expect("a path"))
+        .args(["--test-threads", "1"])
+        .args(TESTS)
+        .output()
+        .expect("valgrind");
+    let report = String::from_utf8_lossy(&output.stderr);
+    let tests = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{tests}\n{report}");
+    assert!(!tests.contains("running 0 tests"), "{tests}");
+}

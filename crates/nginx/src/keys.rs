@@ -1,0 +1,333 @@
+//! The master's side: the provider, the private keys of the configuration, and what lanes cost.
+//!
+//! All of it happens before workers are forked, once, so that no worker pays for it.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use nginx_sys::{
+    ERR_clear_error, EVP_DigestSignInit_ex, EVP_MD_CTX_free, EVP_MD_CTX_new, EVP_MD_fetch,
+    EVP_MD_free, EVP_PKEY_is_a, EVP_default_properties_is_fips_enabled, EVP_set_default_properties,
+    NGX_OK, SSL_CERT_SET_FIRST, SSL_CERT_SET_NEXT, SSL_CTX, SSL_CTX_get0_privatekey, nginx_version,
+    ngx_cycle_t, ngx_flag_t, ngx_http_conf_ctx_t, ngx_http_core_main_conf_t, ngx_http_core_module,
+    ngx_http_core_srv_conf_t, ngx_http_module, ngx_int_t, ngx_module_t, ngx_ssl_t, ngx_test_config,
+};
+use slipstream_lanes::Backend;
+use slipstream_lanes::rsa::Size;
+use slipstream_offload::calibration::calibrate;
+use slipstream_offload::policy::{Costs, Policy};
+
+use crate::config::{self, Lanes, ServerConf};
+use crate::log::{self, Level};
+use crate::openssl::{OSSL_PROVIDER_add_builtin, OSSL_PROVIDER_load, set_current_cert};
+use crate::{gate, metrics, module};
+
+/// What workers find prepared.
+#[derive(Clone, Copy)]
+pub(crate) struct Prepared {
+    pub(crate) backend: Backend,
+    pub(crate) costs: Costs,
+}
+
+/// `None` where handshakes are left to nginx.
+pub(crate) fn prepared() -> Option<Prepared> {
+    *PREPARED.lock().expect("no panic while it is locked")
+}
+
+/// Of the configuration that was read last; workers are forked after that.
+static PREPARED: Mutex<Option<Prepared>> = Mutex::new(None);
+
+/// Called in the master when a configuration has been read, and by `nginx -t`.
+pub(crate) unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
+    // SAFETY: nginx passes the new cycle, in its one thread.
+    unsafe {
+        if ngx_test_config != 0 {
+            return NGX_OK as ngx_int_t;
+        }
+        let contexts = contexts_of_servers(cycle);
+        let prepared = if contexts.any_enabled {
+            match prepare(cycle, &contexts.tls) {
+                Ok(prepared) => Some(prepared),
+                Err(reason) => {
+                    log::write(
+                        (*cycle).log,
+                        Level::Warning,
+                        format_args!("{reason}, handshakes are served as without the module"),
+                    );
+                    None
+                }
+            }
+        } else {
+            None
+        };
+        prefer_provider(prepared.is_some());
+        *PREPARED.lock().expect("no panic while it is locked") = prepared;
+    }
+    NGX_OK as ngx_int_t
+}
+
+/// Prepares what the workers use, or says in one line why there is nothing to use.
+///
+/// # Safety
+/// `cycle` is a cycle whose configuration has been read, with `contexts` of its servers.
+unsafe fn prepare(cycle: *mut ngx_cycle_t, contexts: &[*mut SSL_CTX]) -> Result<Prepared, String> {
+    const KNOWN: [std::ops::Range<u32>; 2] = [1_022_000..1_023_000, 1_028_000..1_029_000];
+    if !KNOWN.iter().any(|known| known.contains(&nginx_version)) {
+        return Err(format!(
+            "nginx {nginx_version} is not known (1.22 and 1.28 are)"
+        ));
+    }
+    // SAFETY: by the caller's promise.
+    let conf = unsafe { config::core_conf(cycle) };
+    let chosen = choose_backend(conf.lanes)?;
+    let backend = first_backend(chosen);
+    if backend != chosen {
+        // SAFETY: the cycle's log.
+        unsafe {
+            log::write(
+                (*cycle).log,
+                Level::Warning,
+                format_args!(
+                    "{} lanes stay in use until nginx is restarted: its keys are made for them",
+                    backend.name()
+                ),
+            );
+        }
+    }
+    slipstream_openssl::set_backend(Some(backend));
+    load_provider()?;
+    prefer_provider(true);
+    let mut keys = 0;
+    for &context in contexts {
+        // SAFETY: by the caller's promise the contexts are valid; the module is never unloaded.
+        unsafe {
+            gate::arm(context);
+            keys += bring_keys(context);
+        }
+    }
+    metrics::share();
+    let costs = costs(backend, conf.policy)?;
+    let least = Size::ALL.map(|size| match conf.policy {
+        Policy::AtLeast(live) => live.to_string(),
+        Policy::Cheapest => costs
+            .break_even(size)
+            .map_or("never".into(), |live| live.to_string()),
+    });
+    // SAFETY: the cycle's log.
+    unsafe {
+        log::write(
+            (*cycle).log,
+            Level::Notice,
+            format_args!(
+                "{} lanes, a batch is run from {} (RSA-2048), {} (3072), {} (4096) waiting \
+                 operations, {keys} RSA keys",
+                backend.name(),
+                least[0],
+                least[1],
+                least[2],
+            ),
+        );
+    }
+    Ok(Prepared { backend, costs })
+}
+
+fn choose_backend(lanes: Lanes) -> Result<Backend, String> {
+    let (chosen, wanted) = match lanes {
+        Lanes::Auto => (Backend::detect(), Backend::Avx512),
+        Lanes::Only(backend) => (
+            Some(backend).filter(|backend| backend.is_available()),
+            backend,
+        ),
+        Lanes::Off => return Err("\"lanes off\"".into()),
+    };
+    chosen.ok_or_else(|| {
+        let missing: Vec<&str> = wanted.missing().collect();
+        format!("this CPU lacks {}", missing.join(" and "))
+    })
+}
+
+/// The backend for which this process has prepared keys, at first the chosen one. Keys are prepared
+/// once, and nginx 1.28 keeps keys that have not changed over a reload.
+fn first_backend(chosen: Backend) -> Backend {
+    static FIRST: OnceLock<Backend> = OnceLock::new();
+    *FIRST.get_or_init(|| chosen)
+}
+
+/// Loads the embedded provider beside OpenSSL's own, once in the life of this process.
+fn load_provider() -> Result<(), String> {
+    static LOADED: OnceLock<Result<(), &'static str>> = OnceLock::new();
+    let loaded = LOADED.get_or_init(|| {
+        const NAME: &CStr = c"slipstream";
+        let context = std::ptr::null_mut();
+        // SAFETY: no preconditions; null is the default library context.
+        if unsafe { EVP_default_properties_is_fips_enabled(std::ptr::null_mut()) } == 1 {
+            return Err("OpenSSL is configured to use FIPS implementations only");
+        }
+        // Where an administrator has left it out, it must not come in through us.
+        if !has_default_provider() {
+            return Err("OpenSSL is configured without its default provider");
+        }
+        let init = slipstream_openssl::provider_init as *const c_void;
+        // SAFETY: the default library context, NUL-terminated names, and a function of the type
+        // that OpenSSL expects, in a library that is never unloaded. As soon as any provider is
+        // loaded by name, OpenSSL does not load its default one by itself.
+        let loaded = unsafe {
+            OSSL_PROVIDER_add_builtin(context, NAME.as_ptr(), init) == 1
+                && !OSSL_PROVIDER_load(context, c"default".as_ptr()).is_null()
+                && !OSSL_PROVIDER_load(context, NAME.as_ptr()).is_null()
+        };
+        if loaded {
+            Ok(())
+        } else {
+            Err("OpenSSL refuses the provider")
+        }
+    });
+    loaded.map_err(str::to_owned)
+}
+
+fn has_default_provider() -> bool {
+    // SAFETY: the default library context and NUL-terminated strings; what is fetched is freed.
+    unsafe {
+        let digest = EVP_MD_fetch(
+            std::ptr::null_mut(),
+            c"SHA256".as_ptr(),
+            c"provider=default".as_ptr(),
+        );
+        let found = !digest.is_null();
+        EVP_MD_free(digest);
+        ERR_clear_error();
+        found
+    }
+}
+
+/// Has OpenSSL prefer our algorithms, or stop doing so if it was told to before.
+fn prefer_provider(prefer: bool) {
+    static PREFERRED: AtomicBool = AtomicBool::new(false);
+    if PREFERRED.swap(prefer, Ordering::Relaxed) == prefer {
+        return;
+    }
+    // With a question mark: algorithms that we do not offer come from elsewhere.
+    let properties = if prefer { c"?provider=slipstream" } else { c"" };
+    // SAFETY: the default library context, and a NUL-terminated string.
+    unsafe { EVP_set_default_properties(std::ptr::null_mut(), properties.as_ptr()) };
+}
+
+/// What operations cost on this machine, as far as `policy` asks; measured once for each backend.
+fn costs(backend: Backend, policy: Policy) -> Result<Costs, String> {
+    static MEASURED: Mutex<Vec<(Backend, Costs)>> = Mutex::new(Vec::new());
+    let mut measured = MEASURED.lock().expect("no panic while it is locked");
+    if let Some((_, costs)) = measured.iter().find(|(known, _)| *known == backend) {
+        return Ok(*costs);
+    }
+    if slipstream_openssl::software_cost(Size::Rsa2048).is_none() {
+        // The provider that OpenSSL has loaded under our name cannot see the fibers of this module.
+        return Err(
+            "another copy of the provider is loaded in this process (restart nginx after \
+                    an upgrade, and keep slipstream.so out of its openssl.cnf)"
+                .into(),
+        );
+    }
+    if let Policy::AtLeast(_) = policy {
+        // No cost is looked at, only whether lanes offer the size: nginx need not wait until slow
+        // lanes have been measured.
+        return Ok(Costs {
+            batch: [Some(Duration::ZERO); Size::ALL.len()],
+            ..Costs::default()
+        });
+    }
+    let costs = calibrate(backend, slipstream_openssl::software_cost);
+    measured.push((backend, costs));
+    Ok(costs)
+}
+
+/// Has the keys of a context imported into our provider now. PEM readers prefer the decoder's own
+/// key management, so without this the import happens in each worker, in its first handshake.
+/// Returns how many there are.
+///
+/// # Safety
+/// `context` is valid.
+unsafe fn bring_keys(context: *mut SSL_CTX) -> usize {
+    let mut keys = 0;
+    // SAFETY: OpenSSL's functions on a valid context; what they allocate is freed here.
+    unsafe {
+        let mut more = set_current_cert(context, SSL_CERT_SET_FIRST);
+        while more == 1 {
+            let key = SSL_CTX_get0_privatekey(context);
+            if !key.is_null() && EVP_PKEY_is_a(key, c"RSA".as_ptr()) == 1 {
+                let digest = EVP_MD_CTX_new();
+                EVP_DigestSignInit_ex(
+                    digest,
+                    std::ptr::null_mut(),
+                    c"SHA256".as_ptr(),
+                    std::ptr::null_mut(),
+                    std::ptr::null::<c_char>(),
+                    key,
+                    std::ptr::null(),
+                );
+                EVP_MD_CTX_free(digest);
+                keys += 1;
+            }
+            more = set_current_cert(context, SSL_CERT_SET_NEXT);
+        }
+        set_current_cert(context, SSL_CERT_SET_FIRST);
+        ERR_clear_error();
+    }
+    keys
+}
+
+struct Contexts {
+    any_enabled: bool,
+    tls: Vec<*mut SSL_CTX>,
+}
+
+unsafe extern "C" {
+    static ngx_http_ssl_module: ngx_module_t;
+}
+
+/// The TLS contexts of all http servers of `cycle`, and whether any server has `slipstream on`.
+///
+/// # Safety
+/// `cycle` is a cycle whose configuration has been read.
+unsafe fn contexts_of_servers(cycle: *const ngx_cycle_t) -> Contexts {
+    let mut contexts = Contexts {
+        any_enabled: false,
+        tls: Vec::new(),
+    };
+    // SAFETY: nginx's configuration tree, each level indexed with the module's own index, as
+    // nginx's macros ngx_http_cycle_get_module_main_conf and ngx_http_conf_get_module_srv_conf do.
+    unsafe {
+        let http = *(*cycle)
+            .conf_ctx
+            .add((&raw const ngx_http_module.index).read());
+        if http.is_null() {
+            return contexts;
+        }
+        let main = (*http.cast::<ngx_http_conf_ctx_t>()).main_conf;
+        let core = *main.add((&raw const ngx_http_core_module.ctx_index).read());
+        let servers = &(*core.cast::<ngx_http_core_main_conf_t>()).servers;
+        for &server in servers.as_slice::<*mut ngx_http_core_srv_conf_t>() {
+            let confs = (*(*server).ctx).srv_conf;
+            let ours = *confs.add(module::http_context_index());
+            contexts.any_enabled |= (*ours.cast::<ServerConf>()).is_enabled();
+            let ssl = *confs.add((&raw const ngx_http_ssl_module.ctx_index).read());
+            if ssl.is_null() {
+                continue;
+            }
+            let context = (*ssl.byte_add(SSL_OFFSET).cast::<ngx_ssl_t>()).ctx;
+            if !context.is_null() {
+                contexts.tls.push(context);
+            }
+        }
+    }
+    contexts
+}
+
+/// Offset of `ssl` in `ngx_http_ssl_srv_conf_t`, whose header nginx-sys does not read. It was the
+/// second field, behind the flag of the `ssl` directive, until that was removed in 1.25.1.
+const SSL_OFFSET: usize = if nginx_version < 1_025_001 {
+    size_of::<ngx_flag_t>()
+} else {
+    0
+};

@@ -1,0 +1,185 @@
+//! What one worker process has, made after fork and never shared.
+
+use std::cell::{Cell, OnceCell, RefCell};
+
+use nginx_sys::{
+    NGX_OK, NGX_PROCESS_SINGLE, NGX_PROCESS_WORKER, NGX_USE_CLEAR_EVENT, ngx_cycle_t,
+    ngx_event_flags, ngx_http_in_addr_t, ngx_http_in6_addr_t, ngx_http_init_connection,
+    ngx_http_port_t, ngx_int_t, ngx_listening_t, ngx_process,
+};
+use slipstream_offload::JobToken;
+use slipstream_offload::accelerator::WorkerLanes;
+use slipstream_offload::fiber::{self, Fibers};
+use slipstream_offload::instance::{self, Instance};
+
+use crate::config::{self, CoreConf};
+use crate::handshake::{self, Handshake};
+use crate::keys;
+use crate::log::{self, Level};
+use crate::metrics::{Event, Metrics};
+use crate::poller::{self, Poller};
+
+/// The state of this worker. All of it belongs to its one thread.
+pub(crate) struct Worker {
+    handshakes: RefCell<Vec<Handshake>>,
+    pub(crate) fibers: RefCell<Fibers>,
+    pub(crate) poller: Poller,
+    pub(crate) metrics: Metrics,
+    progress: Cell<u64>,
+    /// How many handshakes are under way.
+    pub(crate) active: Cell<usize>,
+    /// From how many on one may have to wait for others.
+    pub(crate) company: usize,
+}
+
+impl Worker {
+    /// Accesses the state of one connection. `f` must not call nginx, which may come back here.
+    pub(crate) fn with_handshake<R>(
+        &self,
+        job: JobToken,
+        f: impl FnOnce(&mut Handshake) -> R,
+    ) -> R {
+        f(&mut self.handshakes.borrow_mut()[job.0])
+    }
+
+    /// Notes that a handshake has gone on, so more operations may come before the loop is idle.
+    pub(crate) fn note_progress(&self) {
+        self.progress.set(self.progress.get().wrapping_add(1));
+    }
+
+    /// Changes whenever a handshake has gone on.
+    pub(crate) fn progress(&self) -> u64 {
+        self.progress.get()
+    }
+
+    /// Counts an event; returns whether it is the first of its kind in this worker.
+    pub(crate) fn count(&self, event: Event) -> bool {
+        self.metrics.count(event)
+    }
+}
+
+/// This worker's state; `None` in the master, and where handshakes are left to nginx.
+pub(crate) fn worker() -> Option<&'static Worker> {
+    WORKER.with(|cell| cell.get().copied())
+}
+
+thread_local! {
+    static WORKER: OnceCell<&'static Worker> = const { OnceCell::new() };
+}
+
+pub(crate) unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int_t {
+    // SAFETY: nginx passes the worker's cycle; its globals are written by this thread only.
+    unsafe {
+        let Some(prepared) = keys::prepared() else {
+            return NGX_OK as ngx_int_t;
+        };
+        if ngx_process == NGX_PROCESS_SINGLE as usize {
+            log::write(
+                (*cycle).log,
+                Level::Warning,
+                "\"master_process off\", handshakes are served as without the module",
+            );
+        }
+        if ngx_process != NGX_PROCESS_WORKER as usize {
+            return NGX_OK as ngx_int_t;
+        }
+        if ngx_event_flags & NGX_USE_CLEAR_EVENT as usize == 0 {
+            log::write(
+                (*cycle).log,
+                Level::Warning,
+                "no edge-triggered epoll, handshakes are served as without the module: remove \
+                 \"use\" from the events block",
+            );
+            return NGX_OK as ngx_int_t;
+        }
+        let conf = config::core_conf(cycle);
+        let lanes = WorkerLanes::new(prepared.backend, conf.policy, prepared.costs);
+        match Instance::new(Box::new(lanes), conf.fibers) {
+            Ok(instance) => instance::install(instance),
+            Err(error) => {
+                log::write(
+                    (*cycle).log,
+                    Level::Warning,
+                    format_args!(
+                        "no memory that is wiped on fork ({error}), handshakes are served as \
+                         without the module"
+                    ),
+                );
+                return NGX_OK as ngx_int_t;
+            }
+        }
+        fiber::set_admission(handshake::admits);
+        let company = prepared.costs.least(conf.policy).unwrap_or(usize::MAX);
+        take_over(cycle, &conf, company);
+    }
+    NGX_OK as ngx_int_t
+}
+
+pub(crate) unsafe extern "C" fn exit_process(_cycle: *mut ngx_cycle_t) {
+    if let Some(worker) = worker() {
+        worker.publish();
+        worker.metrics.retire();
+    }
+}
+
+impl Worker {
+    /// Writes what has been done so far where the status page of any worker finds it.
+    pub(crate) fn publish(&self) {
+        // A request that came to run on a fiber, which is rare, may ask for the status page.
+        if let Ok(fibers) = self.fibers.try_borrow() {
+            instance::with(|instance| self.metrics.publish(instance, &fibers));
+        }
+    }
+}
+
+/// # Safety
+/// `cycle` is this worker's, and no connection has been accepted yet.
+unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf, company: usize) {
+    // SAFETY: by the caller's promise; listening sockets are an array of `ngx_listening_t`.
+    unsafe {
+        let mut handshakes = Vec::new();
+        handshakes.resize_with((*cycle).connection_n, Handshake::default);
+        let worker = Box::leak(Box::new(Worker {
+            handshakes: RefCell::new(handshakes),
+            fibers: RefCell::new(Fibers::new(conf.fibers, conf.stack_bytes)),
+            poller: Poller::new((*cycle).log),
+            metrics: Metrics::claim(),
+            progress: Cell::new(0),
+            active: Cell::new(0),
+            company,
+        }));
+        WORKER.with(|cell| {
+            cell.get_or_init(|| worker);
+        });
+        for listening in (*cycle).listening.as_slice_mut::<ngx_listening_t>() {
+            let handler = listening.handler.map(|handler| handler as *const ());
+            if handler == Some(ngx_http_init_connection as *const ()) && serves_tls(listening) {
+                listening.handler = Some(handshake::init_connection);
+            }
+        }
+        poller::install();
+    }
+}
+
+/// Whether any address of a listening socket of http takes TLS over TCP. A QUIC socket has the same
+/// handler, and so have its streams; both are left alone.
+///
+/// # Safety
+/// `listening` is a listening socket of the http module.
+unsafe fn serves_tls(listening: &ngx_listening_t) -> bool {
+    if listening.type_ != libc::SOCK_STREAM || listening.servers.is_null() {
+        return false;
+    }
+    // SAFETY: for http sockets `servers` is an ngx_http_port_t, whose `addrs` is an array of the
+    // kind that the address family says, as ngx_http_init_connection reads it.
+    unsafe {
+        let port = &*listening.servers.cast::<ngx_http_port_t>();
+        if i32::from((*listening.sockaddr).sa_family) == libc::AF_INET6 {
+            let addresses = port.addrs.cast::<ngx_http_in6_addr_t>();
+            (0..port.naddrs).any(|index| (*addresses.add(index)).conf.ssl() != 0)
+        } else {
+            let addresses = port.addrs.cast::<ngx_http_in_addr_t>();
+            (0..port.naddrs).any(|index| (*addresses.add(index)).conf.ssl() != 0)
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The experiments: full TLS handshakes of real servers, and kernels against libcrypto.
+//!
+//! Every figure is taken the same way: the two systems run in turn inside one round (A B, then B A), each
+//! pinned to a core of its own, and what counts is the median over the rounds of the paired ratios. On a shared
+//! machine absolute numbers drift by tens of per cent within minutes; the ratio of two neighbouring
+//! measurements does not.
+//!
+//! - [`handshake`]: a stock nginx against one with the Slipstream module.
+//! - [`kernels`]: RSA in AVX-512 lanes against libcrypto on one core.
+//! - [`load`]: the load generator behind [`handshake`], usable against any TLS server.
+//! - [`nginx`]: finding, configuring, starting and stopping nginx.
+
+pub mod cleanup;
+pub mod credentials;
+pub mod error;
+pub mod handshake;
+pub mod kernels;
+pub mod load;
+pub mod machine;
+pub mod nginx;
+pub mod processor;
+pub mod scratch;
+pub mod statistics;
+pub mod suite;
+
+pub use error::Error;
+pub use slipstream_lanes as lanes;

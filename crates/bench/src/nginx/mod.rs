@@ -1,0 +1,11 @@
+//! nginx as the experiments need it: found, configured, started, measured and stopped.
+
+mod binary;
+mod configuration;
+mod module;
+mod server;
+
+pub use binary::Binary;
+pub use configuration::{Configuration, Listener};
+pub use module::{INSTALLED_MODULE, MODULE_FILE, find_module, module_candidates};
+pub use server::{Server, ServerOptions, unused_addresses};

@@ -1,0 +1,239 @@
+//! A running nginx with one worker.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, geteuid, kill_process, kill_process_group,
+    set_parent_process_death_signal, waitid,
+};
+
+use super::binary::{command, last_lines, test_configuration};
+use super::{Binary, Configuration, Listener};
+use crate::Error;
+use crate::cleanup::{Registration, Remnant, check_interrupted};
+use crate::processor::{children, process_cpu_time};
+use crate::scratch::ScratchDirectory;
+
+/// How long nginx may take to start: a module may calibrate itself first.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long nginx may take to stop before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// An nginx started for an experiment, in a directory of its own. It is stopped and its directory removed when this
+/// is dropped, and it gets SIGTERM from the kernel should this program die.
+pub struct Server {
+    binary: Binary,
+    master: Child,
+    worker: u32,
+    scratch: ScratchDirectory,
+    _registration: Registration,
+}
+
+/// What a [`Server`] is made of.
+#[derive(Debug, Clone)]
+pub struct ServerOptions<'a> {
+    /// The nginx to run.
+    pub binary: &'a Binary,
+    /// The Slipstream module; `None` for a stock nginx.
+    pub module: Option<&'a Path>,
+    /// As [`Configuration::module_directives`].
+    pub module_directives: &'a str,
+    /// The core of the worker.
+    pub worker_core: usize,
+    /// What it listens on.
+    pub listeners: &'a [Listener<'a>],
+}
+
+impl Server {
+    /// Starts nginx and waits until its worker runs and every port accepts connections.
+    ///
+    /// # Errors
+    /// [`Error::Nginx`] with the end of nginx's log when it does not start; [`Error::UnusablePath`];
+    /// [`Error::Io`]; [`Error::Interrupted`].
+    pub fn start(options: &ServerOptions<'_>) -> Result<Server, Error> {
+        let scratch = ScratchDirectory::new()?;
+        let configuration_file = write_configuration(options, &scratch)?;
+        let standard_error = fs::File::create(scratch.file("stderr"))
+            .map_err(Error::file("write", scratch.path()))?;
+
+        let mut command = command(options.binary, scratch.path(), &configuration_file);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(standard_error)
+            // A terminal's Ctrl-C is this program's to act on, and stopping can reach all of nginx.
+            .process_group(0);
+        die_with_parent(&mut command);
+        let master = command
+            .spawn()
+            .map_err(Error::file("run", &options.binary.path))?;
+        let registration = Registration::new(Remnant::ProcessGroup(process_id(master.id())));
+        let mut server = Server {
+            binary: options.binary.clone(),
+            master,
+            worker: 0,
+            scratch,
+            _registration: registration,
+        };
+        server.await_start(options.listeners)?;
+        Ok(server)
+    }
+
+    /// Checks a configuration without starting it: a module that does not fit this nginx is refused here.
+    ///
+    /// # Errors
+    /// [`Error::Nginx`] with what nginx said; [`Error::UnusablePath`]; [`Error::Io`].
+    pub fn check(options: &ServerOptions<'_>) -> Result<(), Error> {
+        let scratch = ScratchDirectory::new()?;
+        let configuration_file = write_configuration(options, &scratch)?;
+        test_configuration(options.binary, scratch.path(), &configuration_file)
+    }
+
+    /// The process id of the worker.
+    pub fn worker(&self) -> u32 {
+        self.worker
+    }
+
+    /// The process id of the master.
+    pub fn master(&self) -> u32 {
+        self.master.id()
+    }
+
+    /// Its directory.
+    pub fn directory(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// The CPU time its worker has used.
+    ///
+    /// # Errors
+    /// [`Error::Nginx`] with the end of the log if the worker is gone.
+    pub fn worker_cpu_time(&self) -> Result<Duration, Error> {
+        process_cpu_time(self.worker)
+            .map_err(|error| self.failure(format!("lost its worker: {error}")))
+    }
+
+    /// The end of its error log; empty if nothing was logged.
+    pub fn log(&self) -> String {
+        last_lines(&fs::read_to_string(self.scratch.file("error.log")))
+    }
+
+    fn await_start(&mut self, listeners: &[Listener<'_>]) -> Result<(), Error> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            check_interrupted()?;
+            if self.has_exited() {
+                return Err(self.failure("did not start".to_owned()));
+            }
+            if let [worker] = children(self.master.id())?[..]
+                && listeners
+                    .iter()
+                    .all(|listener| TcpStream::connect(listener.address).is_ok())
+            {
+                self.worker = worker;
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(self.failure(format!("did not start within {START_TIMEOUT:?}")));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    fn failure(&self, reason: String) -> Error {
+        let mut log = self.log();
+        if log.is_empty() {
+            log = last_lines(&fs::read_to_string(self.scratch.file("stderr")));
+        }
+        Error::Nginx {
+            program: self.binary.path.clone(),
+            reason,
+            log,
+        }
+    }
+
+    /// Whether the master has ended. It is not reaped: its process id, which is also that of its group, stays its
+    /// own until [`Server`] is dropped.
+    fn has_exited(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        // There is no status to wait for if someone else has reaped it.
+        !matches!(waitid(WaitId::Pid(self.group()), options), Ok(None))
+    }
+
+    fn group(&self) -> Pid {
+        process_id(self.master.id())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Errors are ignored: a process that is gone cannot be signalled, and that is what is wanted.
+        let _ = kill_process(self.group(), Signal::TERM);
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while !self.has_exited() && Instant::now() < deadline {
+            thread::sleep(POLL_INTERVAL);
+        }
+        // Also after an orderly end: a worker outlives a master that crashed.
+        let _ = kill_process_group(self.group(), Signal::KILL);
+        let _ = self.master.wait();
+    }
+}
+
+/// `count` loopback addresses with ports that nothing listens on at the moment.
+///
+/// # Errors
+/// [`Error::Io`] when the system has no port left.
+pub fn unused_addresses(count: usize) -> Result<Vec<SocketAddr>, Error> {
+    // All are held until the last is found, else the same port could come twice.
+    let listeners: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind("127.0.0.1:0"))
+        .collect::<io::Result<_>>()
+        .map_err(Error::io("cannot find an unused port"))?;
+    listeners
+        .iter()
+        .map(TcpListener::local_addr)
+        .collect::<io::Result<_>>()
+        .map_err(Error::io("cannot find an unused port"))
+}
+
+fn write_configuration(
+    options: &ServerOptions<'_>,
+    scratch: &ScratchDirectory,
+) -> Result<std::path::PathBuf, Error> {
+    let text = Configuration {
+        module: options.module,
+        module_directives: options.module_directives,
+        directory: scratch.path(),
+        worker_core: options.worker_core,
+        listeners: options.listeners,
+        as_root: geteuid().is_root(),
+    }
+    .render()?;
+    let path = scratch.file("nginx.conf");
+    fs::write(&path, text).map_err(Error::file("write", &path))?;
+    Ok(path)
+}
+
+/// Has the kernel send the command SIGTERM when this program dies, however it does.
+fn die_with_parent(command: &mut Command) {
+    // SAFETY: between fork and exec the closure makes one system call (prctl) and neither allocates nor takes a
+    // lock, so the state that other threads may have left their locks in does not matter.
+    unsafe {
+        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));
+    }
+}
+
+fn process_id(id: u32) -> Pid {
+    i32::try_from(id)
+        .ok()
+        .and_then(Pid::from_raw)
+        .expect("the id of a child is positive")
+}

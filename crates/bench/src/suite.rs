@@ -1,0 +1,145 @@
+//! The TLS configurations that are measured.
+
+/// One kind of full handshake: what client and server are restricted to. Adding one is one entry in [`SUITES`].
+#[derive(Debug)]
+pub struct Suite {
+    /// Its name on the command line and in reports.
+    pub name: &'static str,
+    /// What it stands for, in one line.
+    pub description: &'static str,
+    /// The only protocol version offered and accepted.
+    pub protocol: Protocol,
+    /// The only cipher suite.
+    pub cipher: &'static Cipher,
+    /// The only key exchange group. RSA key exchange has none.
+    pub group: Option<Group>,
+    /// The server's key.
+    pub key: KeyType,
+}
+
+/// A TLS protocol version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// TLS 1.2 (RFC 5246).
+    Tls12,
+    /// TLS 1.3 (RFC 8446).
+    Tls13,
+}
+
+/// A cipher suite with AES-GCM (RFC 5288, RFC 8446 section B.4).
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cipher {
+    /// OpenSSL's name for it, which nginx takes too.
+    pub name: &'static str,
+    /// Its number on the wire.
+    pub number: u16,
+    /// The length of the AES key in bytes.
+    pub key_length: usize,
+    /// The hash of the transcript and the key derivation.
+    pub hash: Hash,
+}
+
+/// A hash function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hash {
+    /// SHA-256.
+    Sha256,
+    /// SHA-384.
+    Sha384,
+}
+
+/// A group for the key exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// X25519 (RFC 7748).
+    X25519,
+}
+
+/// The type and size of a server's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyType {
+    /// RSA with a modulus of 2048 bits.
+    Rsa2048,
+}
+
+const AES128_GCM_SHA256: Cipher = Cipher {
+    name: "AES128-GCM-SHA256",
+    number: 0x009c,
+    key_length: 16,
+    hash: Hash::Sha256,
+};
+
+const ECDHE_RSA_AES128_GCM_SHA256: Cipher = Cipher {
+    name: "ECDHE-RSA-AES128-GCM-SHA256",
+    number: 0xc02f,
+    key_length: 16,
+    hash: Hash::Sha256,
+};
+
+const TLS_AES_256_GCM_SHA384: Cipher = Cipher {
+    name: "TLS_AES_256_GCM_SHA384",
+    number: 0x1302,
+    key_length: 32,
+    hash: Hash::Sha384,
+};
+
+/// All suites.
+pub const SUITES: &[Suite] = &[
+    Suite {
+        name: "tls12-rsakx",
+        description: "TLS 1.2, RSA-2048 key exchange, AES-128-GCM",
+        protocol: Protocol::Tls12,
+        cipher: &AES128_GCM_SHA256,
+        group: None,
+        key: KeyType::Rsa2048,
+    },
+    Suite {
+        name: "tls12-ecdhe-rsa-x25519",
+        description: "TLS 1.2, X25519 signed with RSA-2048, AES-128-GCM",
+        protocol: Protocol::Tls12,
+        cipher: &ECDHE_RSA_AES128_GCM_SHA256,
+        group: Some(Group::X25519),
+        key: KeyType::Rsa2048,
+    },
+    Suite {
+        name: "tls13-rsa2048",
+        description: "TLS 1.3, X25519, RSA-2048 certificate, AES-256-GCM",
+        protocol: Protocol::Tls13,
+        cipher: &TLS_AES_256_GCM_SHA384,
+        group: Some(Group::X25519),
+        key: KeyType::Rsa2048,
+    },
+];
+
+impl Suite {
+    /// The suite of this name.
+    pub fn find(name: &str) -> Option<&'static Suite> {
+        SUITES.iter().find(|suite| suite.name == name)
+    }
+}
+
+impl Protocol {
+    /// Its name in nginx's `ssl_protocols`.
+    pub fn nginx_name(self) -> &'static str {
+        match self {
+            Protocol::Tls12 => "TLSv1.2",
+            Protocol::Tls13 => "TLSv1.3",
+        }
+    }
+}
+
+impl Group {
+    /// OpenSSL's name for it, which nginx takes too.
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::X25519 => "X25519",
+        }
+    }
+
+    /// Its number on the wire (RFC 8446 section 4.2.7).
+    pub fn number(self) -> u16 {
+        match self {
+            Group::X25519 => 0x001d,
+        }
+    }
+}

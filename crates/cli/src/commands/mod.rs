@@ -1,0 +1,8 @@
+//! One module per command: its options and what it prints.
+
+pub mod bench_handshake;
+pub mod bench_kernels;
+pub mod bench_load;
+pub mod demo;
+pub mod doctor;
+mod options;

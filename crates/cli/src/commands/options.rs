@@ -1,0 +1,84 @@
+//! Options that several commands share.
+
+use slipstream_bench::Error;
+use slipstream_bench::processor::usable_cores;
+use slipstream_bench::suite::{SUITES, Suite};
+
+/// The longest measurement that makes sense, in seconds.
+const LONGEST: f64 = 3600.0;
+
+/// Parses the name of a suite.
+pub fn suite(name: &str) -> Result<&'static Suite, String> {
+    Suite::find(name).ok_or_else(|| {
+        let names: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
+        format!("known suites: {}", names.join(", "))
+    })
+}
+
+/// Parses a number that must not be 0.
+pub fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".to_owned()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("not a number".to_owned()),
+    }
+}
+
+/// Parses a duration in seconds.
+pub fn seconds(text: &str) -> Result<std::time::Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= LONGEST => {
+            Ok(std::time::Duration::from_secs_f64(seconds))
+        }
+        Ok(_) => Err(format!("must be above 0 and at most {LONGEST}")),
+        Err(_) => Err("not a number".to_owned()),
+    }
+}
+
+/// The cores of server and load: those asked for, else the first two that this process may use. On a machine with a
+/// single core both share it, which is said on standard error because it spoils the figures.
+pub fn cores(server: Option<usize>, load: Option<usize>) -> Result<(usize, usize), Error> {
+    let usable = usable_cores()?;
+    let server = server.unwrap_or(usable[0]);
+    let load = load
+        .or_else(|| usable.iter().copied().find(|&core| core != server))
+        .unwrap_or(server);
+    if server == load {
+        eprintln!(
+            "warning: server and load share core {server}; handshakes per second and latencies mean little"
+        );
+    }
+    Ok((server, load))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert!(seconds("0").is_err());
+        assert!(seconds("-1").is_err());
+        assert!(seconds("nan").is_err());
+        assert!(seconds("1e9").is_err());
+        assert_eq!(seconds("0.5").unwrap().as_millis(), 500);
+        assert!(positive("0").is_err());
+        assert!(positive("x").is_err());
+        assert!(
+            suite("tls13-rsa1024")
+                .unwrap_err()
+                .contains("tls13-rsa2048")
+        );
+    }
+
+    #[test]
+    fn server_and_load_get_different_cores_where_there_are_two() {
+        let usable = usable_cores().unwrap();
+        let (server, load) = cores(None, None).unwrap();
+        assert_eq!(server == load, usable.len() == 1);
+        assert_eq!(
+            cores(Some(usable[0]), Some(usable[0])).unwrap(),
+            (usable[0], usable[0])
+        );
+    }
+}

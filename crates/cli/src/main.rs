@@ -1,0 +1,72 @@
+//! The `slipstream` command: what this machine offers, and what Slipstream gains on it.
+
+mod commands;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use slipstream_bench::{Error, cleanup};
+
+/// What a shell reports of a program that SIGINT has ended.
+const INTERRUPTED: u8 = 130;
+
+/// Asynchronous, vectorised TLS for the servers you already run.
+#[derive(Parser)]
+#[command(version, about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Doctor(commands::doctor::Doctor),
+    #[command(subcommand)]
+    Bench(Bench),
+    Demo(commands::demo::Demo),
+}
+
+/// Measure: handshakes of real servers, kernels against libcrypto
+#[derive(Subcommand)]
+enum Bench {
+    Handshake(commands::bench_handshake::BenchHandshake),
+    Kernels(commands::bench_kernels::BenchKernels),
+    Load(commands::bench_load::BenchLoad),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    cleanup::install_panic_hook();
+    let result = cleanup::handle_signals()
+        .map_err(anyhow::Error::from)
+        .and_then(|()| match &arguments.command {
+            Command::Doctor(command) => command.run(),
+            Command::Bench(Bench::Handshake(command)) => command.run(),
+            Command::Bench(Bench::Kernels(command)) => command.run(),
+            Command::Bench(Bench::Load(command)) => command.run(),
+            Command::Demo(command) => command.run(),
+        });
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("slipstream: {error:#}");
+            match error.downcast_ref() {
+                Some(Error::Interrupted) => ExitCode::from(INTERRUPTED),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,159 @@
+//! Handshakes that have begun, so that something can happen to the server before they go on.
+
+use std::io;
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use openssl::ssl::{ErrorCode, SslStream};
+use rustix::net::sockopt::set_socket_linger;
+use rustix::process::{Signal, kill_process};
+
+use crate::nginx::{process_id, send};
+use crate::{Client, ClientError, Connection, Nginx, eventually};
+
+/// A handshake whose ClientHello has been sent, and of which nothing else has been sent or read.
+pub struct Begun {
+    client: Client,
+    stream: SslStream<TcpStream>,
+}
+
+impl Begun {
+    /// Connects and sends a ClientHello.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    ///
+    /// # Panics
+    /// If OpenSSL refuses.
+    pub fn new(client: &Client) -> io::Result<Self> {
+        let socket = client.open()?;
+        socket.set_nonblocking(true)?;
+        let mut stream = SslStream::new(client.ssl(), socket).expect("a TLS stream");
+        match stream.connect() {
+            Err(error) if error.code() == ErrorCode::WANT_READ => {}
+            Err(error) => return Err(error.into_io_error().unwrap_or_else(io::Error::other)),
+            Ok(()) => unreachable!("no handshake ends with the ClientHello"),
+        }
+        stream.get_ref().set_nonblocking(false)?;
+        Ok(Self {
+            client: client.clone(),
+            stream,
+        })
+    }
+
+    /// Begins `count` handshakes while the workers of `nginx` are stopped, so that they find all of
+    /// them at once if the configuration says `multi_accept on`.
+    ///
+    /// # Panics
+    /// If the kernel does not take the connections.
+    pub fn many(nginx: &Nginx, client: &Client, count: usize) -> Vec<Self> {
+        let _stopped = Stopped::new(nginx.workers());
+        (0..count)
+            .map(|_| Self::new(client).expect("the server's queue has room"))
+            .collect()
+    }
+
+    /// As [`Begun::many`], and waits until all private-key operations have been submitted. Some of
+    /// them are in flight when this returns, provided that they take long.
+    ///
+    /// # Panics
+    /// If that does not come to pass.
+    pub fn many_in_flight(nginx: &Nginx, client: &Client, count: usize) -> Vec<Self> {
+        let mut metrics = nginx.metrics();
+        let wanted = metrics.operations() + count as u64;
+        let begun = Self::many(nginx, client, count);
+        eventually("all operations are submitted", || {
+            metrics = nginx.metrics();
+            metrics.operations() == wanted
+        });
+        assert!(metrics.in_flight() > 0, "operations end too soon");
+        begun
+    }
+
+    /// Completes the handshake.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn complete(self) -> Result<Connection, ClientError> {
+        self.client.complete(self.stream)
+    }
+
+    /// Completes many handshakes at once, and fetches `/` in each.
+    ///
+    /// # Panics
+    /// If a response is not 200.
+    pub fn visit(many: Vec<Self>) -> Vec<Result<(), ClientError>> {
+        thread::scope(|scope| {
+            let threads: Vec<_> = many
+                .into_iter()
+                .map(|begun| {
+                    scope.spawn(|| {
+                        let response = begun.complete()?.get("/")?;
+                        assert_eq!(response.status, 200);
+                        Ok(())
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("a response with status 200"))
+                .collect()
+        })
+    }
+
+    /// As [`Begun::visit`], where all must be served.
+    ///
+    /// # Panics
+    /// If one is not.
+    pub fn expect_service(many: Vec<Self>) {
+        let failures: Vec<_> = Self::visit(many)
+            .into_iter()
+            .filter_map(Result::err)
+            .collect();
+        assert!(failures.is_empty(), "{}: {failures:#?}", failures.len());
+    }
+
+    /// Closes the connection with a RST instead of a FIN.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn reset(self) -> io::Result<()> {
+        close_with_reset(self.socket())
+    }
+
+    /// The socket, to send or to read what no TLS client would.
+    pub fn socket(&self) -> &TcpStream {
+        self.stream.get_ref()
+    }
+}
+
+/// Processes that are stopped, by SIGSTOP, as long as this lives.
+pub struct Stopped(Vec<u32>);
+
+impl Stopped {
+    /// Stops `processes`.
+    ///
+    /// # Panics
+    /// If one of them is gone.
+    pub fn new(processes: Vec<u32>) -> Self {
+        for &process in &processes {
+            send(process, Signal::STOP);
+        }
+        Self(processes)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        for &process in &self.0 {
+            // A process that is gone, killed by a test that fails, is not stopped either.
+            let _ = kill_process(process_id(process), Signal::CONT);
+        }
+    }
+}
+
+/// Has the kernel send a RST instead of a FIN once `socket` is closed.
+pub(crate) fn close_with_reset(socket: &TcpStream) -> io::Result<()> {
+    Ok(set_socket_linger(socket, Some(Duration::ZERO))?)
+}

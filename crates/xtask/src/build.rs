@@ -1,0 +1,132 @@
+//! Building and testing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::nginx::{self, Tree};
+use crate::process;
+
+/// The module's file name, as it is installed.
+pub(crate) const MODULE: &str = "ngx_slipstream_module.so";
+
+/// The loadable provider's file name, as it is installed.
+pub(crate) const PROVIDER: &str = "slipstream.so";
+
+/// What `make build` makes.
+pub(crate) struct Product {
+    pub(crate) command: PathBuf,
+    pub(crate) provider: PathBuf,
+    pub(crate) module: PathBuf,
+}
+
+impl Product {
+    /// Where it is, whether it has been built or not.
+    pub(crate) fn expected(tree: &Tree) -> Self {
+        Self {
+            command: target().join("release/slipstream"),
+            provider: target().join("release").join(format!("lib{PROVIDER}")),
+            module: tree.folder().join(MODULE),
+        }
+    }
+}
+
+/// The workspace's target folder.
+pub(crate) fn target() -> PathBuf {
+    root().join("target")
+}
+
+/// Builds the command, the loadable provider and the module for Debian's nginx.
+pub(crate) fn product() -> Result<Product> {
+    let tree = nginx::debian()?;
+    module(&tree)?;
+    process::run(cargo("build").args([
+        "--release",
+        "-p",
+        "slipstream-cli",
+        "-p",
+        "slipstream-openssl-module",
+    ]))?;
+    Ok(Product::expected(&tree))
+}
+
+/// Runs the command that was built.
+pub(crate) fn run_command(arguments: impl Iterator<Item = String>) -> Result<()> {
+    process::run(Command::new(target().join("release/slipstream")).args(arguments))
+}
+
+/// Builds everything and runs all tests.
+pub(crate) fn test(arguments: &[String]) -> Result<()> {
+    #[cfg(feature = "nginx-source")]
+    module(&nginx::published()?)?;
+    product()?;
+    process::run(
+        cargo("test")
+            .args(["--workspace", "--exclude", "slipstream-nginx"])
+            .args(arguments),
+    )
+}
+
+/// Formatting and clippy.
+pub(crate) fn lint() -> Result<()> {
+    process::run(cargo("fmt").args(["--all", "--check"]))?;
+    let deny = ["--", "-D", "warnings"];
+    process::run(
+        cargo("clippy")
+            .args([
+                "--workspace",
+                "--exclude",
+                "slipstream-nginx",
+                "--all-targets",
+            ])
+            .args(deny),
+    )?;
+    let tree = nginx::debian()?;
+    process::run(
+        for_nginx(&mut cargo("clippy"), &tree)
+            .args(["-p", "slipstream-nginx"])
+            .args(deny),
+    )
+}
+
+/// Builds the module for one version of nginx and puts it into that version's folder.
+fn module(tree: &Tree) -> Result<()> {
+    process::run(for_nginx(&mut cargo("build"), tree).args([
+        "--release",
+        "-p",
+        "slipstream-nginx",
+    ]))?;
+    let built = target().join("release").join(format!("lib{MODULE}"));
+    let module = tree.folder().join(MODULE);
+    fs::copy(&built, &module)
+        .with_context(|| format!("{} to {}", built.display(), module.display()))?;
+    Ok(())
+}
+
+/// Cargo generates the bindings anew when these change; everything below them is shared.
+fn for_nginx<'a>(command: &'a mut Command, tree: &Tree) -> &'a mut Command {
+    command
+        .env("NGINX_SOURCE_DIR", &tree.source)
+        .env("NGINX_BUILD_DIR", &tree.build)
+}
+
+fn cargo(subcommand: &str) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .arg(subcommand)
+        .arg("--locked")
+        .current_dir(root())
+        .env_remove("CARGO_TARGET_DIR");
+    if subcommand == "fmt" {
+        command = Command::new(env!("CARGO"));
+        command.arg("fmt").current_dir(root());
+    }
+    command
+}
+
+fn root() -> &'static Path {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    workspace.expect("this crate is two folders below the workspace")
+}

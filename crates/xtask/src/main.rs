@@ -1,0 +1,51 @@
+//! What the Makefile calls: `cargo run -p slipstream-xtask -- TASK`.
+
+mod build;
+mod install;
+mod nginx;
+mod packages;
+mod process;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+tasks:
+  packages        install the Debian packages that building needs
+  build           build the command, the loadable provider and the module for Debian's nginx
+  demo [ARGS]     build, then run `slipstream demo ARGS`
+  test            build for both nginx versions and run all tests
+  lint            formatting and clippy, without warnings
+  install         copy what was built to where Debian keeps such things (DESTDIR is honoured)
+  uninstall       remove it again";
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let task = arguments.next().unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    match task.as_str() {
+        "packages" => packages::install(packages::BUILD),
+        "build" => {
+            packages::install(packages::BUILD)?;
+            build::product().map(drop)
+        }
+        "demo" => {
+            packages::install(packages::BUILD)?;
+            packages::install(packages::DEMO)?;
+            build::product()?;
+            build::run_command(["demo".to_owned()].into_iter().chain(rest))
+        }
+        "test" => {
+            packages::install(packages::BUILD)?;
+            packages::install(packages::DEMO)?;
+            packages::install(packages::TEST)?;
+            build::test(&rest)
+        }
+        "lint" => {
+            packages::install(packages::BUILD)?;
+            build::lint()
+        }
+        "install" => install::install(),
+        "uninstall" => install::uninstall(),
+        _ => bail!("unknown task \"{task}\"\n{USAGE}"),
+    }
+}

@@ -1,0 +1,66 @@
+//! Debian packages, by name.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::process;
+
+/// What building needs: nginx itself, and the headers and tools for its module.
+pub(crate) const BUILD: &[&str] = &[
+    "nginx",
+    "libssl-dev",
+    "libpcre2-dev",
+    "zlib1g-dev",
+    "gcc",
+    "make",
+    "pkg-config",
+    "clang",
+    "libclang-dev",
+];
+
+/// What the demonstration uses beside that.
+pub(crate) const DEMO: &[&str] = &["curl", "openssl"];
+
+/// Clients and tools of the tests.
+pub(crate) const TEST: &[&str] = &[
+    "apache2-utils",
+    "nghttp2-client",
+    "python3",
+    "valgrind",
+    "libc6-dbg",
+];
+
+/// Installs those of `packages` that are missing.
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
+    let missing: Vec<&str> = packages
+        .iter()
+        .copied()
+        .filter(|package| !is_installed(package))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names = missing.join(" ");
+    if !is_root() {
+        bail!("packages are missing; run this first:\n  sudo apt-get install {names}");
+    }
+    process::run(Command::new("apt-get").arg("update").arg("-q"))?;
+    process::run(
+        Command::new("apt-get")
+            .args(["install", "-y", "-q", "--no-install-recommends"])
+            .args(&missing)
+            .env("DEBIAN_FRONTEND", "noninteractive"),
+    )
+}
+
+fn is_installed(package: &str) -> bool {
+    let status = Command::new("dpkg-query")
+        .args(["-W", "-f", "${db:Status-Status}", package])
+        .output();
+    status.is_ok_and(|output| output.status.success() && output.stdout == b"installed")
+}
+
+fn is_root() -> bool {
+    process::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
+}

@@ -10,12 +10,13 @@ use rustix::net::sockopt::set_socket_linger;
 use rustix::process::{Signal, kill_process};
 
 use crate::nginx::{process_id, send};
+use crate::socket::Socket;
 use crate::{Client, ClientError, Connection, Nginx, eventually};
 
 /// A handshake whose ClientHello has been sent, and of which nothing else has been sent or read.
 pub struct Begun {
     client: Client,
-    stream: SslStream<TcpStream>,
+    stream: SslStream<Socket>,
 }
 
 impl Begun {
@@ -27,15 +28,16 @@ impl Begun {
     /// # Panics
     /// If OpenSSL refuses.
     pub fn new(client: &Client) -> io::Result<Self> {
-        let socket = client.open()?;
-        socket.set_nonblocking(true)?;
+        let mut socket = Socket::from(client.open()?);
+        // The server may be quick to answer.
+        socket.set_deaf(true);
         let mut stream = SslStream::new(client.ssl(), socket).expect("a TLS stream");
         match stream.connect() {
             Err(error) if error.code() == ErrorCode::WANT_READ => {}
             Err(error) => return Err(error.into_io_error().unwrap_or_else(io::Error::other)),
             Ok(()) => unreachable!("no handshake ends with the ClientHello"),
         }
-        stream.get_ref().set_nonblocking(false)?;
+        stream.get_mut().set_deaf(false);
         Ok(Self {
             client: client.clone(),
             stream,

@@ -13,6 +13,7 @@ use openssl::ssl::{
 use openssl::x509::X509;
 
 use crate::http::Response;
+use crate::socket::Socket;
 use crate::{Credentials, PATIENCE};
 
 /// What a client offers. Certificates are verified only against [`Offer::roots`].
@@ -202,7 +203,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn handshake(&self, socket: TcpStream) -> Result<Connection, ClientError> {
-        self.complete(SslStream::new(self.ssl(), socket).expect("a TLS stream"))
+        self.complete(SslStream::new(self.ssl(), socket.into()).expect("a TLS stream"))
     }
 
     /// Fetches one page over a connection of its own.
@@ -239,7 +240,7 @@ impl Client {
 
     pub(crate) fn complete(
         &self,
-        mut stream: SslStream<TcpStream>,
+        mut stream: SslStream<Socket>,
     ) -> Result<Connection, ClientError> {
         stream.connect()?;
         Ok(Connection {
@@ -281,18 +282,18 @@ impl Session {
         })
     }
 
-    fn stream(&self) -> io::Result<SslStream<TcpStream>> {
+    fn stream(&self) -> io::Result<SslStream<Socket>> {
         let mut ssl = self.client.ssl();
         // SAFETY: the session was issued to a connection of this client, hence of this context.
         unsafe { ssl.set_session(&self.session) }.expect("the handshake has not begun");
-        Ok(SslStream::new(ssl, self.client.open()?).expect("a TLS stream"))
+        Ok(SslStream::new(ssl, self.client.open()?.into()).expect("a TLS stream"))
     }
 }
 
 /// A connection that has sent early data, and whose handshake is not complete.
 pub struct EarlyConnection {
     client: Client,
-    stream: SslStream<TcpStream>,
+    stream: SslStream<Socket>,
 }
 
 impl EarlyConnection {
@@ -307,7 +308,7 @@ impl EarlyConnection {
 
 /// A connection whose handshake is complete.
 pub struct Connection {
-    stream: SslStream<TcpStream>,
+    stream: SslStream<Socket>,
     host: String,
 }
 
@@ -347,7 +348,7 @@ impl Connection {
     }
 
     /// The TLS stream, for what it says about the handshake.
-    pub fn stream(&mut self) -> &mut SslStream<TcpStream> {
+    pub fn stream(&mut self) -> &mut SslStream<Socket> {
         &mut self.stream
     }
 

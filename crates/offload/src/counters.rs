@@ -17,6 +17,8 @@ pub struct Counters {
     pub software: [u64; Reason::ALL.len()],
     /// Operations whose job went away while they were in flight.
     pub orphans: u64,
+    /// Key pairs and nonces that were made ahead and then used.
+    pub taken_ahead: u64,
 }
 
 impl Counters {

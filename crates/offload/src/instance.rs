@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use crate::accelerator::{Accelerator, Moment, Response};
+use crate::ahead::Ahead;
 use crate::counters::Counters;
 use crate::pause::{JobToken, Notification, Pause};
 use crate::request::{Answer, Class, Operation, Reason};
@@ -47,7 +48,8 @@ pub struct Instance {
     slots: Slots,
     ready: VecDeque<JobToken>,
     responses: Vec<Response>,
-    counters: Counters,
+    pub(crate) counters: Counters,
+    pub(crate) ahead: Option<Ahead>,
     process: fork::Mark,
 }
 
@@ -63,8 +65,21 @@ impl Instance {
             ready: VecDeque::new(),
             responses: Vec::new(),
             counters: Counters::default(),
+            ahead: None,
             process: fork::Mark::new()?,
         })
+    }
+
+    /// Has [keys and nonces made ahead](crate::ahead) for this instance's thread.
+    pub fn make_ahead(&mut self, ahead: Ahead) {
+        self.ahead = Some(ahead);
+    }
+
+    /// Nobody waits for anything now: makes keys and nonces of which some have been used.
+    pub fn top_up(&mut self) {
+        if let Some(ahead) = &mut self.ahead {
+            ahead.top_up();
+        }
     }
 
     /// What has been done so far.

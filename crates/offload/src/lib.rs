@@ -13,15 +13,21 @@
 //! post-processing). The crate knows no TLS library and no server.
 
 pub mod accelerator;
+pub mod ahead;
+mod batch;
 pub mod calibration;
 pub mod counters;
 pub mod fiber;
+#[cfg(test)]
+mod fork_test;
 pub mod instance;
+mod pages;
 pub mod pause;
 pub mod policy;
 pub mod request;
 mod slots;
+mod worker_lanes;
 
 pub use instance::{count_refusal, run};
 pub use pause::{JobToken, Notification, Pause};
-pub use request::{Answer, Class, Operation, Output, Reason};
+pub use request::{Answer, Class, Kind, Operation, Output, Reason};

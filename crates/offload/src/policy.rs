@@ -6,18 +6,20 @@
 
 use std::time::Duration;
 
-use slipstream_lanes::{LANES, rsa::Size};
+use slipstream_lanes::LANES;
 
-/// Measured cost of each operation, by size, on this machine.
+use crate::request::Kind;
+
+/// Measured cost of each operation, by kind, on this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// One batch of any number of live lanes; `None` if lanes do not offer the size.
-    pub batch: [Option<Duration>; Size::ALL.len()],
+    /// One batch of any number of live lanes; `None` if lanes do not offer the kind.
+    pub batch: [Option<Duration>; Kind::COUNT],
     /// One operation in the caller's software; `None` if unknown.
-    pub software: [Option<Duration>; Size::ALL.len()],
+    pub software: [Option<Duration>; Kind::COUNT],
 }
 
-/// What to do with the operations of one size that wait.
+/// What to do with the operations of one kind that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// How many to compute in one batch now.
@@ -40,32 +42,35 @@ impl Costs {
     /// The smallest number of operations for which a batch is cheaper than software, 1 to
     /// [`LANES`]; `None` if lanes never win. Without a measurement of the software, only full
     /// batches are assumed to win.
-    pub fn break_even(&self, size: Size) -> Option<usize> {
-        let batch = self.batch[size.index()]?;
-        let Some(software) = self.software[size.index()] else {
+    pub fn break_even(&self, kind: Kind) -> Option<usize> {
+        let batch = self.batch[kind.index()]?;
+        let Some(software) = self.software[kind.index()] else {
             return Some(LANES);
         };
         (1..=LANES).find(|&live| software * live as u32 > batch)
     }
 
-    /// The smallest number of operations of any size from which a batch is run; `None` if none ever
+    /// The smallest number of operations of any kind from which a batch is run; `None` if none ever
     /// is. With fewer handshakes under way nobody needs to wait for company.
     pub fn least(&self, policy: Policy) -> Option<usize> {
-        let least = |size| match policy {
-            Policy::Cheapest => self.break_even(size),
-            Policy::AtLeast(live) => Some(live),
-        };
-        Size::ALL.into_iter().filter_map(least).min()
+        Kind::ALL
+            .into_iter()
+            .filter_map(|kind| self.least_of(policy, kind))
+            .min()
     }
 
-    /// What to do now with `waiting` operations of `size`. Unless `idle`, the event loop still has
+    /// The smallest number of operations of `kind` from which a batch is run; `None` if none ever is.
+    pub fn least_of(&self, policy: Policy, kind: Kind) -> Option<usize> {
+        match policy {
+            Policy::Cheapest => self.break_even(kind),
+            Policy::AtLeast(live) => self.batch[kind.index()].map(|_| live),
+        }
+    }
+
+    /// What to do now with `waiting` operations of `kind`. Unless `idle`, the event loop still has
     /// other events to serve, more operations may come, and only a full batch is run.
-    pub fn plan(&self, policy: Policy, size: Size, waiting: usize, idle: bool) -> Plan {
-        let break_even = match policy {
-            Policy::Cheapest => self.break_even(size),
-            Policy::AtLeast(live) => self.batch[size.index()].map(|_| live),
-        };
-        match break_even {
+    pub fn plan(&self, policy: Policy, kind: Kind, waiting: usize, idle: bool) -> Plan {
+        match self.least_of(policy, kind) {
             None => Plan {
                 lanes: 0,
                 software: waiting,
@@ -92,20 +97,22 @@ impl Costs {
 
 #[cfg(test)]
 mod tests {
+    use slipstream_lanes::rsa::Size;
+
     use super::*;
 
-    const SIZE: Size = Size::Rsa2048;
+    const KIND: Kind = Kind::X25519;
 
     fn costs(batch_us: u64, software_us: u64) -> Costs {
         let mut costs = Costs::default();
-        costs.batch[SIZE.index()] = Some(Duration::from_micros(batch_us));
-        costs.software[SIZE.index()] = Some(Duration::from_micros(software_us));
+        costs.batch[KIND.index()] = Some(Duration::from_micros(batch_us));
+        costs.software[KIND.index()] = Some(Duration::from_micros(software_us));
         costs
     }
 
     #[test]
     fn a_full_batch_runs_without_waiting_for_idleness() {
-        let plan = costs(900, 400).plan(Policy::Cheapest, SIZE, 11, false);
+        let plan = costs(900, 400).plan(Policy::Cheapest, KIND, 11, false);
         assert_eq!(
             plan,
             Plan {
@@ -119,14 +126,14 @@ mod tests {
     fn a_partial_batch_waits_until_the_loop_is_idle() {
         let costs = costs(900, 400);
         assert_eq!(
-            costs.plan(Policy::Cheapest, SIZE, 7, false),
+            costs.plan(Policy::Cheapest, KIND, 7, false),
             Plan {
                 lanes: 0,
                 software: 0
             }
         );
         assert_eq!(
-            costs.plan(Policy::Cheapest, SIZE, 7, true),
+            costs.plan(Policy::Cheapest, KIND, 7, true),
             Plan {
                 lanes: 7,
                 software: 0
@@ -137,23 +144,23 @@ mod tests {
     #[test]
     fn the_cheaper_way_is_taken() {
         let costs = costs(900, 400);
-        assert_eq!(costs.break_even(SIZE), Some(3));
+        assert_eq!(costs.break_even(KIND), Some(3));
         assert_eq!(
-            costs.plan(Policy::Cheapest, SIZE, 2, true),
+            costs.plan(Policy::Cheapest, KIND, 2, true),
             Plan {
                 lanes: 0,
                 software: 2
             }
         );
         assert_eq!(
-            costs.plan(Policy::Cheapest, SIZE, 3, true),
+            costs.plan(Policy::Cheapest, KIND, 3, true),
             Plan {
                 lanes: 3,
                 software: 0
             }
         );
         assert_eq!(
-            costs.plan(Policy::AtLeast(1), SIZE, 1, true),
+            costs.plan(Policy::AtLeast(1), KIND, 1, true),
             Plan {
                 lanes: 1,
                 software: 0
@@ -164,9 +171,9 @@ mod tests {
     #[test]
     fn lanes_slower_than_eight_software_operations_are_never_used() {
         let costs = costs(4000, 400);
-        assert_eq!(costs.break_even(SIZE), None);
+        assert_eq!(costs.break_even(KIND), None);
         assert_eq!(
-            costs.plan(Policy::Cheapest, SIZE, 8, false),
+            costs.plan(Policy::Cheapest, KIND, 8, false),
             Plan {
                 lanes: 0,
                 software: 8
@@ -175,8 +182,8 @@ mod tests {
     }
 
     #[test]
-    fn a_size_without_lanes_is_handed_back() {
-        let plan = costs(900, 400).plan(Policy::AtLeast(1), Size::Rsa4096, 3, true);
+    fn a_kind_without_lanes_is_handed_back() {
+        let plan = costs(900, 400).plan(Policy::AtLeast(1), Kind::Rsa(Size::Rsa4096), 3, true);
         assert_eq!(
             plan,
             Plan {

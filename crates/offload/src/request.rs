@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use slipstream_lanes::rsa;
+use slipstream_lanes::ec::Curve;
+use slipstream_lanes::{rsa, x25519};
 use zeroize::Zeroizing;
 
 /// The largest operand of any operation in bytes: an RSA-4096 residue.
@@ -40,24 +41,106 @@ impl Class {
     }
 }
 
+/// What is computed together: operations of one kind fill a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// RSASP1 and RSADP of RFC 8017 with a modulus of this size.
+    Rsa(rsa::Size),
+    /// A shared secret of X25519 (RFC 7748).
+    X25519,
+    /// A shared secret on a NIST curve (SP 800-56A, section 5.7.1.2).
+    Ecdh(Curve),
+}
+
+impl Kind {
+    /// How many there are.
+    pub const COUNT: usize = rsa::Size::ALL.len() + 1 + Curve::ALL.len();
+
+    /// Every kind, in the order of [`Kind::index`].
+    pub const ALL: [Kind; Kind::COUNT] = [
+        Kind::Rsa(rsa::Size::Rsa2048),
+        Kind::Rsa(rsa::Size::Rsa3072),
+        Kind::Rsa(rsa::Size::Rsa4096),
+        Kind::X25519,
+        Kind::Ecdh(Curve::P256),
+        Kind::Ecdh(Curve::P384),
+    ];
+
+    /// Position in tables that hold one entry per kind.
+    pub fn index(self) -> usize {
+        match self {
+            Kind::Rsa(size) => size.index(),
+            Kind::X25519 => rsa::Size::ALL.len(),
+            Kind::Ecdh(curve) => rsa::Size::ALL.len() + 1 + curve.index(),
+        }
+    }
+
+    /// The name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Rsa(rsa::Size::Rsa2048) => "RSA-2048",
+            Kind::Rsa(rsa::Size::Rsa3072) => "RSA-3072",
+            Kind::Rsa(rsa::Size::Rsa4096) => "RSA-4096",
+            Kind::X25519 => "X25519",
+            Kind::Ecdh(Curve::P256) => "P-256",
+            Kind::Ecdh(Curve::P384) => "P-384",
+        }
+    }
+
+    /// Length of the result in bytes.
+    pub fn output_bytes(self) -> usize {
+        match self {
+            Kind::Rsa(size) => size.bytes(),
+            Kind::X25519 => x25519::KEY_BYTES,
+            Kind::Ecdh(curve) => curve.bytes(),
+        }
+    }
+}
+
 /// An operation that owns its inputs: nothing here points into the memory of the caller, so a
 /// connection may disappear while its operation is in flight.
 #[derive(Debug)]
 pub enum Operation {
-    /// `input` to the power of the private exponent, modulo `n` (RSASP1 and RSADP of RFC 8017).
+    /// `input` to the power of the private exponent, modulo `n`.
     RsaPrivate {
         /// The key, shared with whoever else uses it.
         key: Arc<rsa::PrivateKey>,
         /// Big-endian, exactly as long as the modulus and less than it.
         input: Operand,
     },
+    /// The X25519 function. A result of zero, which RFC 8446 section 7.4.2 forbids, is a [`Reason::Fault`].
+    X25519 {
+        /// 32 bytes.
+        private: Operand,
+        /// The peer's public key, 32 bytes.
+        peer: Operand,
+    },
+    /// The X coordinate of the product of a point and a private key. A point that is not on the curve is a
+    /// [`Reason::Fault`].
+    Ecdh {
+        /// The curve.
+        curve: Curve,
+        /// Big-endian, as long as the order of the curve.
+        private: Operand,
+        /// The peer's public key, uncompressed (SEC 1, section 2.3.3).
+        peer: Operand,
+    },
 }
 
 impl Operation {
     /// The class under which this operation is counted while in flight.
     pub fn class(&self) -> Class {
+        match self.kind() {
+            Kind::Rsa(_) | Kind::X25519 | Kind::Ecdh(_) => Class::Asymmetric,
+        }
+    }
+
+    /// What it can share a batch with.
+    pub fn kind(&self) -> Kind {
         match self {
-            Operation::RsaPrivate { .. } => Class::Asymmetric,
+            Operation::RsaPrivate { key, .. } => Kind::Rsa(key.size()),
+            Operation::X25519 { .. } => Kind::X25519,
+            Operation::Ecdh { curve, .. } => Kind::Ecdh(*curve),
         }
     }
 }
@@ -158,6 +241,18 @@ impl Reason {
             Reason::Full => "full",
             Reason::Fault => "fault",
             Reason::Cancelled => "cancelled",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_of_a_kind_is_its_place() {
+        for (place, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind.index(), place, "{kind:?}");
         }
     }
 }

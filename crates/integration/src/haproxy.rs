@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::panic::{self, AssertUnwindSafe};
@@ -25,7 +25,6 @@ pub struct HaproxyConfiguration {
     threads: usize,
     master: bool,
     global: String,
-    frontend: String,
 }
 
 impl HaproxyConfiguration {
@@ -44,7 +43,6 @@ impl HaproxyConfiguration {
             threads: 1,
             master: false,
             global: String::new(),
-            frontend: String::new(),
         }
     }
 
@@ -68,13 +66,6 @@ impl HaproxyConfiguration {
         self
     }
 
-    /// Adds a line to the frontend, before the one that answers.
-    pub fn frontend(mut self, line: &str) -> Self {
-        self.frontend.push_str(line);
-        self.frontend.push('\n');
-        self
-    }
-
     fn render(&self, directory: &Path, address: SocketAddr) -> String {
         let mut text = format!("global\nnbthread {}\n", self.threads);
         if self.provider.is_some() {
@@ -86,13 +77,13 @@ impl HaproxyConfiguration {
             )
             .expect("writing to a string does not fail");
         }
-        let (global, frontend, certificate) = (&self.global, &self.frontend, CERTIFICATE);
+        let (global, certificate) = (&self.global, CERTIFICATE);
         let directory = directory.display();
         write!(
             text,
             "{global}defaults\nmode http\ntimeout client 60s\ntimeout connect 60s\n\
              timeout server 60s\nfrontend tests\n\
-             bind {address} ssl crt {directory}/{certificate}\n{frontend}\
+             bind {address} ssl crt {directory}/{certificate}\n\
              http-request return status 200 content-type text/plain string served\n"
         )
         .expect("writing to a string does not fail");
@@ -121,13 +112,8 @@ impl Haproxy {
         let address = unused_address();
         write_files(&scratch, configuration, credentials, address);
         let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "--", "haproxy"])
-            .arg(if configuration.master { "-W" } else { "-db" })
-            .args(if configuration.master {
-                &["-db"][..]
-            } else {
-                &[]
-            })
+            .args(["--pdeathsig", "KILL", "--", "haproxy", "-db"])
+            .args(configuration.master.then_some("-W"))
             .arg("-f")
             .arg(scratch.file("haproxy.cfg"))
             .env("OPENSSL_CONF", scratch.file("openssl.cnf"))
@@ -147,7 +133,7 @@ impl Haproxy {
             if let Ok(Some(status)) = haproxy.child.try_wait() {
                 panic!("HAProxy has exited ({status}):\n{}", haproxy.messages());
             }
-            TcpStream::connect(address).is_ok()
+            haproxy.is_listening() && (!configuration.master || !haproxy.workers().is_empty())
         });
         assert!(started, "HAProxy has not started:\n{}", haproxy.messages());
         haproxy
@@ -232,6 +218,38 @@ impl Haproxy {
             .count()
     }
 
+    /// The connections of clients that are open on this side.
+    ///
+    /// # Panics
+    /// If /proc cannot be read.
+    pub fn connections(&self) -> usize {
+        self.sockets()
+            .iter()
+            .filter(|socket| socket.state != LISTENING && !socket.is_orphaned)
+            .count()
+    }
+
+    /// A connection to find out would be one that the server sees.
+    fn is_listening(&self) -> bool {
+        let sockets = self.sockets();
+        sockets.iter().any(|socket| socket.state == LISTENING)
+    }
+
+    /// The sockets at the address of this server.
+    fn sockets(&self) -> Vec<Socket> {
+        let local = format!("0100007F:{:04X}", self.address.port());
+        let table = fs::read_to_string("/proc/net/tcp").expect("/proc can be read");
+        table
+            .lines()
+            .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>())
+            .filter(|fields| fields.get(1).is_some_and(|address| *address == local))
+            .map(|fields| Socket {
+                state: fields[3].to_owned(),
+                is_orphaned: fields[9] == "0",
+            })
+            .collect()
+    }
+
     /// What HAProxy has written to standard error.
     pub fn messages(&self) -> String {
         fs::read_to_string(self.scratch.file(MESSAGES)).unwrap_or_default()
@@ -257,6 +275,15 @@ impl Haproxy {
     }
 }
 
+/// A line of /proc/net/tcp.
+struct Socket {
+    state: String,
+    /// No process has it open any more.
+    is_orphaned: bool,
+}
+
+/// The state LISTEN.
+const LISTENING: &str = "0A";
 const CERTIFICATE: &str = "certificate.pem";
 const MESSAGES: &str = "messages";
 /// The status of a master that was told to stop: HAProxy's unit for systemd names it so, too.

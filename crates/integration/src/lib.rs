@@ -43,6 +43,7 @@ mod port;
 pub mod process;
 pub mod programs;
 mod random;
+pub mod socket;
 mod visitors;
 mod wait;
 

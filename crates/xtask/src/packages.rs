@@ -25,6 +25,7 @@ pub(crate) const DEMO: &[&str] = &["curl", "openssl"];
 /// Clients and tools of the tests.
 pub(crate) const TEST: &[&str] = &[
     "apache2-utils",
+    "haproxy",
     "nghttp2-client",
     "python3",
     "valgrind",

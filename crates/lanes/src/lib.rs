@@ -22,9 +22,11 @@ mod arithmetic;
 mod avx512;
 mod backend;
 mod digits;
+pub mod ec;
 mod radix52;
 pub mod rsa;
 mod vector;
+pub mod x25519;
 
 pub use backend::Backend;
 

@@ -2,8 +2,11 @@
 //! message, and for malformed ciphertexts whatever OpenSSL's raw operation gives.
 
 mod common;
+#[path = "common/mask.rs"]
+mod mask;
 
 use common::TestKey;
+use mask::{exclusive_or, mgf1};
 use openssl::hash::{MessageDigest, hash};
 use openssl::pkey::PKey;
 use slipstream_lanes::rsa::{
@@ -154,18 +157,4 @@ fn unpad_oaep(padded: &[u8], digest: MessageDigest, label: &[u8]) -> Option<Vec<
     let rest = block.strip_prefix(&hash(digest, label).ok()?[..])?;
     let one = rest.iter().position(|byte| *byte != 0)?;
     (rest[one] == 1).then(|| rest[one + 1..].to_vec())
-}
-
-fn mgf1(seed: &[u8], length: usize, digest: MessageDigest) -> Vec<u8> {
-    (0_u32..)
-        .flat_map(|counter| {
-            let input = [seed, &counter.to_be_bytes()].concat();
-            hash(digest, &input).expect("a hash").to_vec()
-        })
-        .take(length)
-        .collect()
-}
-
-fn exclusive_or(a: &[u8], b: &[u8]) -> Vec<u8> {
-    a.iter().zip(b).map(|(a, b)| a ^ b).collect()
 }

@@ -1,7 +1,7 @@
 //! What computes requests. The first accelerator is the CPU's own lanes, on the worker's thread: [`WorkerLanes`].
 
 use crate::counters::Counters;
-use crate::request::{Answer, Operation};
+use crate::request::{Answer, Kind, Operation};
 use crate::slots::RequestId;
 
 pub use crate::worker_lanes::WorkerLanes;
@@ -28,6 +28,10 @@ pub struct Response {
 pub trait Accelerator {
     /// Whether `operation` is worth submitting here at all.
     fn accepts(&self, operation: &Operation) -> bool;
+
+    /// The smallest number of jobs under way from which it is worth while to wait for others with an operation of
+    /// `kind`; `None` if it never is.
+    fn company(&self, kind: Kind) -> Option<usize>;
 
     /// Takes a request over.
     ///

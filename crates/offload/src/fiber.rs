@@ -157,13 +157,18 @@ pub fn current() -> Option<CurrentFiber> {
     CURRENT.get().map(CurrentFiber)
 }
 
-/// Says of a fiber whether it may pause where it is, or why not.
-pub type Rule = fn(JobToken) -> Result<(), Reason>;
+/// Rules of an event loop for its fibers.
+#[derive(Clone, Copy)]
+pub struct Rules {
+    /// Whether a fiber may pause where it is; see [`Pause::admits`].
+    pub admits: fn(JobToken) -> Result<(), Reason>,
+    /// How many jobs are under way; see [`Pause::company`].
+    pub company: fn() -> usize,
+}
 
-/// Sets a rule, for this thread, on which fibers may pause where they are; see [`Pause::admits`].
-/// Without one all may.
-pub fn set_admission(rule: Rule) {
-    ADMISSION.set(Some(rule));
+/// Sets the rules for the fibers of this thread. Without, all may pause at any time.
+pub fn set_rules(rules: Rules) {
+    RULES.set(Some(rules));
 }
 
 /// The running fiber, which can pause itself.
@@ -179,7 +184,13 @@ impl CurrentFiber {
 
 impl Pause for CurrentFiber {
     fn admits(&self) -> Result<(), Reason> {
-        ADMISSION.get().map_or(Ok(()), |rule| rule(self.0.job))
+        RULES
+            .get()
+            .map_or(Ok(()), |rules| (rules.admits)(self.0.job))
+    }
+
+    fn company(&self) -> usize {
+        RULES.get().map_or(usize::MAX, |rules| (rules.company)())
     }
 
     fn notification(&self) -> Notification {
@@ -210,7 +221,7 @@ struct Running {
 
 thread_local! {
     static CURRENT: Cell<Option<Running>> = const { Cell::new(None) };
-    static ADMISSION: Cell<Option<Rule>> = const { Cell::new(None) };
+    static RULES: Cell<Option<Rules>> = const { Cell::new(None) };
 }
 
 /// A mapped stack with an inaccessible guard below it.

@@ -10,7 +10,7 @@ use crate::accelerator::{Accelerator, Moment, Response};
 use crate::ahead::Ahead;
 use crate::counters::Counters;
 use crate::pause::{JobToken, Notification, Pause};
-use crate::request::{Answer, Class, Operation, Reason};
+use crate::request::{Answer, Class, Kind, Operation, Reason};
 use crate::slots::{Delivery, RequestId, Slots};
 
 mod fork;
@@ -19,8 +19,7 @@ mod fork;
 ///
 /// Every answer is final: [`Answer::Software`] asks the caller to compute it with its own means.
 pub fn run(operation: Operation, pauser: &dyn Pause) -> Answer {
-    let answer = pauser
-        .admits()
+    let answer = admits(operation.kind(), pauser)
         .and_then(|()| submit(operation, pauser.notification()))
         .and_then(|ticket| wait(ticket, pauser))
         .unwrap_or_else(Answer::Software);
@@ -30,10 +29,25 @@ pub fn run(operation: Operation, pauser: &dyn Pause) -> Answer {
     answer
 }
 
-/// Counts an operation that the caller computes in software without having asked for it here, since
-/// its job may not pause.
-pub fn count_refusal(pauser: &dyn Pause) {
-    if let Err(reason) = pauser.admits() {
+/// Whether an operation of `kind` would be taken over now: a caller can ask before it prepares one.
+///
+/// # Errors
+/// The reason why it is left to software.
+pub fn admits(kind: Kind, pauser: &dyn Pause) -> Result<(), Reason> {
+    pauser.admits()?;
+    match with(|instance| instance.accelerator.company(kind)) {
+        Some(company) if company.is_none_or(|company| pauser.company() < company) => {
+            Err(Reason::Cheaper)
+        }
+        // Without an instance nothing is known yet.
+        _ => Ok(()),
+    }
+}
+
+/// Counts an operation of `kind` that the caller computes in software without having prepared it, since it is not
+/// [admitted](admits).
+pub fn count_refusal(kind: Kind, pauser: &dyn Pause) {
+    if let Err(reason) = admits(kind, pauser) {
         count_software(reason);
     }
 }

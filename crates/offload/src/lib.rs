@@ -28,6 +28,6 @@ pub mod request;
 mod slots;
 mod worker_lanes;
 
-pub use instance::{count_refusal, run};
+pub use instance::{admits, count_refusal, run};
 pub use pause::{JobToken, Notification, Pause};
 pub use request::{Answer, Class, Kind, Operation, Output, Reason};

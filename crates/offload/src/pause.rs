@@ -27,6 +27,11 @@ pub trait Pause {
         Ok(())
     }
 
+    /// How many jobs of the event loop are under way, this one included: so many operations can come to wait together.
+    fn company(&self) -> usize {
+        usize::MAX
+    }
+
     /// How to tell the event loop that the job can go on.
     fn notification(&self) -> Notification;
 

@@ -50,17 +50,17 @@ impl Costs {
         (1..=LANES).find(|&live| software * live as u32 > batch)
     }
 
-    /// The smallest number of operations of any kind from which a batch is run; `None` if none ever
-    /// is. With fewer handshakes under way nobody needs to wait for company.
-    pub fn least(&self, policy: Policy) -> Option<usize> {
-        Kind::ALL
-            .into_iter()
-            .filter_map(|kind| self.least_of(policy, kind))
-            .min()
+    /// The smallest number of jobs under way from which one of them waits for others with an operation of `kind`; `None`
+    /// if none ever does. A job that is alone gains nothing by waiting, even where a batch of one is as cheap as software.
+    pub fn company(&self, policy: Policy, kind: Kind) -> Option<usize> {
+        match policy {
+            Policy::Cheapest => self.break_even(kind).map(|least| least.max(2)),
+            Policy::AtLeast(_) => self.least(policy, kind),
+        }
     }
 
     /// The smallest number of operations of `kind` from which a batch is run; `None` if none ever is.
-    pub fn least_of(&self, policy: Policy, kind: Kind) -> Option<usize> {
+    pub fn least(&self, policy: Policy, kind: Kind) -> Option<usize> {
         match policy {
             Policy::Cheapest => self.break_even(kind),
             Policy::AtLeast(live) => self.batch[kind.index()].map(|_| live),
@@ -70,7 +70,7 @@ impl Costs {
     /// What to do now with `waiting` operations of `kind`. Unless `idle`, the event loop still has
     /// other events to serve, more operations may come, and only a full batch is run.
     pub fn plan(&self, policy: Policy, kind: Kind, waiting: usize, idle: bool) -> Plan {
-        match self.least_of(policy, kind) {
+        match self.least(policy, kind) {
             None => Plan {
                 lanes: 0,
                 software: waiting,
@@ -166,6 +166,14 @@ mod tests {
                 software: 0
             }
         );
+    }
+
+    #[test]
+    fn a_job_that_is_alone_does_not_wait() {
+        let costs = costs(390, 400);
+        assert_eq!(costs.least(Policy::Cheapest, KIND), Some(1));
+        assert_eq!(costs.company(Policy::Cheapest, KIND), Some(2));
+        assert_eq!(costs.company(Policy::AtLeast(1), KIND), Some(1));
     }
 
     #[test]

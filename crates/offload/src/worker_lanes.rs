@@ -106,6 +106,10 @@ impl Accelerator for WorkerLanes {
         self.computes(operation) && plan(operation.kind()).lanes > 0
     }
 
+    fn company(&self, kind: Kind) -> Option<usize> {
+        self.costs.company(self.policy, kind)
+    }
+
     fn submit(&mut self, id: RequestId, operation: Operation) -> Result<(), Operation> {
         self.queues[operation.kind().index()].push_back(Request {
             id,

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use openssl::bn::{BigNum, BigNumContext};
+use openssl::bn::{BigNum, BigNumContext, BigNumRef};
 use openssl::derive::Deriver;
 use openssl::ec::{EcGroup, EcKey, EcPoint};
 use openssl::ecdsa::EcdsaSig;
@@ -177,7 +177,7 @@ fn recovered_nonces(curve: Curve, count: usize) -> Vec<Vec<u8>> {
             let (r, s) = (number_of(r), number_of(s));
             let e = number_of(&digest);
             if number % 64 == 0 {
-                let copy = |value: &BigNum| value.to_owned().expect("a number");
+                let copy = |value: &BigNumRef| value.to_owned().expect("a number");
                 let signature = EcdsaSig::from_private_components(copy(&r), copy(&s));
                 assert!(
                     signature
@@ -260,14 +260,13 @@ fn public_key(group: Group, pair: &KeyPair) -> Vec<u8> {
         Group::P384 => Curve::P384,
     };
     let group = openssl_group(curve);
-    let context = BigNumContext::new().expect("a context");
+    let mut context = BigNumContext::new().expect("a context");
     let mut point = EcPoint::new(&group).expect("a point");
     let scalar = number_of(pair.private.as_slice());
     point
-        .mul_generator(&group, &scalar, &context)
+        .mul_generator2(&group, &scalar, &mut context)
         .expect("a product");
     let form = openssl::ec::PointConversionForm::UNCOMPRESSED;
-    let mut context = BigNumContext::new().expect("a context");
     point.to_bytes(&group, form, &mut context).expect("bytes")
 }
 

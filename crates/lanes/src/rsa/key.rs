@@ -1,6 +1,7 @@
 //! Private keys: checked, and precomputed for a backend.
 
 use core::fmt;
+use core::slice;
 
 use zeroize::{Zeroize, Zeroizing};
 
@@ -177,6 +178,23 @@ impl PrivateKey {
     /// The modulus, big-endian, [`Size::bytes`] long.
     pub fn modulus_bytes(&self) -> &[u8] {
         &self.modulus_bytes
+    }
+
+    /// The memory that holds secrets, for tests of constant time.
+    #[doc(hidden)]
+    pub fn secrets(&mut self) -> impl Iterator<Item = &mut [u64]> {
+        [&mut self.prime1, &mut self.prime2]
+            .into_iter()
+            .flat_map(|prime| {
+                [
+                    &mut prime.residue.modulus[..],
+                    slice::from_mut(&mut prime.residue.negated_inverse),
+                    &mut prime.residue.r_squared,
+                    &mut prime.r_cubed,
+                    &mut prime.exponent,
+                ]
+            })
+            .chain([&mut self.coefficient[..], &mut self.prime2_montgomery])
     }
 }
 

@@ -44,6 +44,9 @@ pub(crate) unsafe trait Vector: Copy + 'static {
     /// Bitwise or.
     fn or(self, other: Self) -> Self;
 
+    /// Shift by a public `count` of 0 to 63 bits, the same in every lane.
+    fn shift_left(self, count: u32) -> Self;
+
     /// Logical shift by a public `count` of 0 to 63 bits, the same in every lane.
     fn shift_right(self, count: u32) -> Self;
 
@@ -55,6 +58,10 @@ pub(crate) unsafe trait Vector: Copy + 'static {
 
     /// `self` where `mask` is set, else `other`.
     fn select(self, other: Self, mask: Self::Mask) -> Self;
+
+    /// In each lane the one of the sixteen integers of `table` whose index the low four bits of `self` are: all lanes
+    /// look up in the same table, and no address depends on the index.
+    fn look_up(self, table: &[Self; 2]) -> Self;
 }
 
 /// Multiplication of 52-bit integers, as the AVX-512 IFMA instructions do it.
@@ -87,6 +94,16 @@ impl<const N: usize> Lanes<N> {
         // pattern is a value of it; that the CPU has its instructions is the contract of this function.
         unsafe { &*(&raw const self.0).cast() }
     }
+
+    /// The same memory as vectors, to be written.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `V`.
+    #[inline(always)]
+    pub(crate) unsafe fn as_vectors_mut<V: Vector>(&mut self) -> &mut [V; N] {
+        // SAFETY: as in `as_vectors`; the borrow is exclusive, and any vector is a `[u64; 8]`.
+        unsafe { &mut *(&raw mut self.0).cast() }
+    }
 }
 
 /// The vector for any CPU.
@@ -96,6 +113,8 @@ pub(crate) struct Portable([u64; LANES]);
 
 const DIGIT52: u64 = (1 << 52) - 1;
 
+// The operations are calls, not inlined: the kernels' straight-line code would become a million instructions, and the
+// optimizer would take minutes.
 // SAFETY: `repr(C)` around `[u64; 8]`, aligned to 64 bytes.
 unsafe impl Vector for Portable {
     /// All ones in a lane that is set, else zero.
@@ -106,37 +125,42 @@ unsafe impl Vector for Portable {
         Portable([value; LANES])
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn add(self, other: Self) -> Self {
         self.zip(other, u64::wrapping_add)
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn subtract(self, other: Self) -> Self {
         self.zip(other, u64::wrapping_sub)
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn and(self, other: Self) -> Self {
         self.zip(other, |a, b| a & b)
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn xor(self, other: Self) -> Self {
         self.zip(other, |a, b| a ^ b)
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn or(self, other: Self) -> Self {
         self.zip(other, |a, b| a | b)
     }
 
-    #[inline(always)]
+    #[inline(never)]
+    fn shift_left(self, count: u32) -> Self {
+        Portable(self.0.map(|lane| lane << count))
+    }
+
+    #[inline(never)]
     fn shift_right(self, count: u32) -> Self {
         Portable(self.0.map(|lane| lane >> count))
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn shift_right_signed(self, count: u32) -> Self {
         Portable(
             self.0
@@ -144,18 +168,20 @@ unsafe impl Vector for Portable {
         )
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn equal(self, other: Self) -> Self::Mask {
-        // The sign of `d | -d` tells whether d is non-zero, without a comparison that a compiler
-        // could turn into a branch.
-        self.zip(other, |a, b| {
-            let difference = a ^ b;
-            ((difference | difference.wrapping_neg()) >> 63).wrapping_sub(1)
-        })
-        .0
+        // The sign of `d | -d` tells whether d is non-zero, without a comparison that a compiler could turn
+        // into a branch. It would also turn a selection into one of addresses if it knew what a mask may be.
+        core::hint::black_box(
+            self.zip(other, |a, b| {
+                let difference = a ^ b;
+                ((difference | difference.wrapping_neg()) >> 63).wrapping_sub(1)
+            })
+            .0,
+        )
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn select(self, other: Self, mask: Self::Mask) -> Self {
         let mut lanes = other.0;
         for (lane, (chosen, mask)) in lanes.iter_mut().zip(self.0.into_iter().zip(mask)) {
@@ -163,9 +189,20 @@ unsafe impl Vector for Portable {
         }
         Portable(lanes)
     }
+
+    #[inline(never)]
+    fn look_up(self, table: &[Self; 2]) -> Self {
+        let mut found = Portable([0; LANES]);
+        for (index, value) in table.iter().flat_map(|half| half.0).enumerate() {
+            let here = self
+                .and(Portable([15; LANES]))
+                .equal(Portable([index as u64; LANES]));
+            found = Portable([value; LANES]).select(found, here);
+        }
+        found
+    }
 }
 
-// Calls, not inlined: the kernels' straight-line code would become a million instructions.
 impl MultiplyAdd52 for Portable {
     #[inline(never)]
     fn madd_low(&mut self, a: &Self, b: &Self) {

@@ -58,6 +58,12 @@ macro_rules! avx512_vector {
             }
 
             #[inline(always)]
+            fn shift_left(self, count: u32) -> Self {
+                // SAFETY: as in `add`.
+                $name(unsafe { _mm512_sll_epi64(self.0, _mm_cvtsi32_si128(count.cast_signed())) })
+            }
+
+            #[inline(always)]
             fn shift_right(self, count: u32) -> Self {
                 // SAFETY: as in `add`.
                 $name(unsafe { _mm512_srl_epi64(self.0, _mm_cvtsi32_si128(count.cast_signed())) })
@@ -79,6 +85,12 @@ macro_rules! avx512_vector {
             fn select(self, other: Self, mask: Self::Mask) -> Self {
                 // SAFETY: as in `add`.
                 $name(unsafe { _mm512_mask_blend_epi64(mask, other.0, self.0) })
+            }
+
+            #[inline(always)]
+            fn look_up(self, table: &[Self; 2]) -> Self {
+                // SAFETY: as in `add`.
+                $name(unsafe { _mm512_permutex2var_epi64(table[0].0, self.0, table[1].0) })
             }
         }
     };

@@ -1,0 +1,294 @@
+//! X25519 (RFC 7748), one to eight operations at once.
+//!
+//! A call costs the same with one operation as with eight. Everything runs in constant time with respect to private
+//! keys and results, and what is in memory is wiped.
+//!
+//! ```
+//! # use slipstream_lanes::Backend;
+//! # use slipstream_lanes::x25519::{PublicKey, SharedSecret, public_keys, shared_secrets};
+//! # fn agree(backend: Backend, private: &[u8; 32], peer: &[u8; 32]) -> Option<([u8; 32], [u8; 32])> {
+//! let (mut public, mut secret) = ([0; 32], [0; 32]);
+//! public_keys(backend, &mut [PublicKey { private, public: &mut public }]); // up to eight
+//! let agreed = shared_secrets(backend, &mut [SharedSecret { private, peer, secret: &mut secret }]);
+//! agreed[0].then_some((public, secret))
+//! # }
+//! ```
+
+mod base_table;
+mod element;
+mod field;
+mod fixed_base;
+mod inversion;
+mod ladder;
+
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::vector::{Lanes, MultiplyAdd52, Portable};
+use crate::{Backend, LANES};
+use element::Element;
+use field::Factor;
+
+/// Bytes of a private key, a public key and a shared secret.
+pub const KEY_BYTES: usize = 32;
+
+/// The computation of a public key: X25519(private, 9) (RFC 7748, section 5).
+#[derive(Debug)]
+pub struct PublicKey<'a> {
+    /// 32 random bytes; clamped here.
+    pub private: &'a [u8; KEY_BYTES],
+    /// Receives the public key.
+    pub public: &'a mut [u8; KEY_BYTES],
+}
+
+/// A key agreement: X25519(private, peer) (RFC 7748, section 5).
+#[derive(Debug)]
+pub struct SharedSecret<'a> {
+    /// 32 random bytes; clamped here.
+    pub private: &'a [u8; KEY_BYTES],
+    /// The peer's public key: any bytes are one, and the top bit is ignored.
+    pub peer: &'a [u8; KEY_BYTES],
+    /// Receives the shared secret.
+    pub secret: &'a mut [u8; KEY_BYTES],
+}
+
+/// Whether the backend computes X25519 where it is available; plain AVX-512F does not.
+pub fn offered(backend: Backend) -> bool {
+    match backend {
+        Backend::Ifma | Backend::Portable => true,
+        Backend::Avx512 => false,
+    }
+}
+
+/// Computes one to eight public keys.
+///
+/// # Panics
+/// If there are no or more than eight operations, or if the backend is not [`offered`] or not available.
+pub fn public_keys(backend: Backend, operations: &mut [PublicKey<'_>]) {
+    check(backend, operations.len());
+    let mut batch = Zeroizing::new(fixed_base::Batch::default());
+    for (lane, operation) in operations.iter().enumerate() {
+        batch.set(lane, clamp(operation.private));
+    }
+    match backend {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the backend is available.
+        Backend::Ifma => unsafe { x86_64::multiply_base(&mut batch) },
+        // SAFETY: the portable vector needs no particular CPU.
+        _ => unsafe { batch.run::<Portable>() },
+    }
+    let mut coordinates = Zeroizing::new([Element::ZERO; LANES]);
+    batch.coordinates(&mut coordinates);
+    for (operation, public) in operations.iter_mut().zip(coordinates.iter()) {
+        *operation.public = public.to_bytes();
+    }
+}
+
+/// Computes one to eight shared secrets, and tells for each whether it may be used: an operation of which the result is
+/// zero, since the peer's key has small order, is `false` and its secret all zero (RFC 8446, section 7.4.2; RFC
+/// 7748, section 6.1). What lies beyond the operations is `false`.
+///
+/// # Panics
+/// As [`public_keys`].
+pub fn shared_secrets(backend: Backend, operations: &mut [SharedSecret<'_>]) -> [bool; LANES] {
+    check(backend, operations.len());
+    let mut batch = Zeroizing::new(ladder::Batch::default());
+    for (lane, operation) in operations.iter().enumerate() {
+        batch.set(lane, clamp(operation.private), words(operation.peer));
+    }
+    match backend {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the backend is available.
+        Backend::Ifma => unsafe { x86_64::multiply(&mut batch) },
+        // SAFETY: the portable vector needs no particular CPU.
+        _ => unsafe { batch.run::<Portable>() },
+    }
+    let mut coordinates = Zeroizing::new([Element::ZERO; LANES]);
+    batch.coordinates(&mut coordinates);
+    let mut usable = [false; LANES];
+    for ((operation, secret), usable) in operations
+        .iter_mut()
+        .zip(coordinates.iter())
+        .zip(&mut usable)
+    {
+        *operation.secret = secret.to_bytes();
+        *usable = secret.is_zero() == 0;
+    }
+    usable
+}
+
+fn check(backend: Backend, operations: usize) {
+    assert!((1..=LANES).contains(&operations), "one to eight operations");
+    assert!(
+        offered(backend) && backend.is_available(),
+        "{} cannot compute X25519 here",
+        backend.name()
+    );
+}
+
+/// The functions that turn the generic code into AVX-512 code: everything is inlined into them.
+#[cfg(target_arch = "x86_64")]
+mod x86_64 {
+    use super::{fixed_base, ladder};
+    use crate::vector::IfmaVector;
+
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    #[inline(never)]
+    pub(super) fn multiply(batch: &mut ladder::Batch) {
+        // SAFETY: the CPU has AVX-512 IFMA, else this function must not be called.
+        unsafe { batch.run::<IfmaVector>() }
+    }
+
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    #[inline(never)]
+    pub(super) fn multiply_base(batch: &mut fixed_base::Batch) {
+        // SAFETY: the CPU has AVX-512 IFMA, else this function must not be called.
+        unsafe { batch.run::<IfmaVector>() }
+    }
+}
+
+/// decodeScalar25519 (RFC 7748, section 5).
+fn clamp(private: &[u8; KEY_BYTES]) -> [u64; 4] {
+    let [a, b, c, d] = words(private);
+    [a & !7, b, c, d & (u64::MAX >> 1) | 1 << 62]
+}
+
+/// Bytes as 64-bit words, the least significant first.
+fn words(bytes: &[u8; KEY_BYTES]) -> [u64; 4] {
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
+}
+
+/// Field elements in all lanes, in digits of radix 2^52.
+#[derive(Clone, Copy)]
+struct Elements(Lanes<5>);
+
+impl Default for Elements {
+    fn default() -> Self {
+        Elements(Lanes::splat(0))
+    }
+}
+
+impl Zeroize for Elements {
+    fn zeroize(&mut self) {
+        self.0.0.zeroize();
+    }
+}
+
+impl Elements {
+    fn set(&mut self, lane: usize, digits: [u64; 5]) {
+        for (digits, digit) in self.0.0.iter_mut().zip(digits) {
+            digits[lane] = digit;
+        }
+    }
+
+    fn get(&self, lane: usize) -> Element {
+        Element::from_digits52(self.0.0.map(|digits| digits[lane]))
+    }
+
+    /// # Safety
+    /// The CPU has the instructions of `V`.
+    #[inline(always)]
+    unsafe fn store<V: MultiplyAdd52>(&mut self, factor: &Factor<V>) {
+        // SAFETY: by the contract of this function.
+        *unsafe { self.0.as_vectors_mut() } = factor.0;
+    }
+}
+
+/// Divides the numerators by the denominators; the quotient is zero where the denominator is, which becomes one.
+fn divide(numerators: &mut [Element; LANES], denominators: &mut [Element; LANES]) {
+    // Montgomery's trick: the inverse of the product of all, multiplied by the product of all others.
+    let mut products = Zeroizing::new([Element::ONE; LANES + 1]);
+    for lane in 0..LANES {
+        let zero = denominators[lane].is_zero();
+        denominators[lane] = denominators[lane].select(Element::ONE, zero);
+        numerators[lane] = numerators[lane].select(Element::ZERO, zero);
+        products[lane + 1] = products[lane].multiply(denominators[lane]);
+    }
+    let mut inverse = Zeroizing::new(products[LANES].invert());
+    for lane in (0..LANES).rev() {
+        numerators[lane] = numerators[lane].multiply(inverse.multiply(products[lane]));
+        *inverse = inverse.multiply(denominators[lane]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotients_do_not_disturb_each_other() {
+        let small = |number: usize| Element::from_words([number as u64, 0, 0, 0]);
+        for zeros in 0..=u8::MAX {
+            let is_zero = |lane: usize| zeros >> lane & 1 == 1;
+            let mut numerators = core::array::from_fn(|lane| small(6 * (lane + 2) * (lane + 1)));
+            let mut denominators = core::array::from_fn(|lane| {
+                if is_zero(lane) {
+                    Element::ZERO
+                } else {
+                    small(3 * (lane + 2))
+                }
+            });
+            divide(&mut numerators, &mut denominators);
+            for (lane, quotient) in numerators.iter().enumerate() {
+                let expected = if is_zero(lane) { 0 } else { 2 * (lane + 1) };
+                assert_eq!(quotient.to_words(), small(expected).to_words());
+            }
+        }
+    }
+
+    #[test]
+    fn batches_are_wiped() {
+        let mut exchange = ladder::Batch::default();
+        exchange.set(3, [u64::MAX; 4], [u64::MAX; 4]);
+        let mut generation = fixed_base::Batch::default();
+        generation.set(3, [u64::MAX; 4]);
+        // SAFETY: the portable vector needs no particular CPU.
+        unsafe {
+            exchange.run::<Portable>();
+            generation.run::<Portable>();
+        }
+        assert!(!is_all_zero(&exchange) && !is_all_zero(&generation));
+        exchange.zeroize();
+        generation.zeroize();
+        assert!(is_all_zero(&exchange) && is_all_zero(&generation));
+    }
+
+    fn is_all_zero<T>(value: &T) -> bool {
+        // SAFETY: the batches consist of integers alone, without padding.
+        let bytes = unsafe {
+            core::slice::from_raw_parts((&raw const *value).cast::<u8>(), size_of::<T>())
+        };
+        bytes.iter().all(|byte| *byte == 0)
+    }
+
+    #[test]
+    #[should_panic(expected = "one to eight operations")]
+    fn no_operation_is_too_few() {
+        public_keys(Backend::Portable, &mut []);
+    }
+
+    #[test]
+    #[should_panic(expected = "one to eight operations")]
+    fn nine_operations_are_too_many() {
+        let key = [7; KEY_BYTES];
+        let mut secrets = [[0; KEY_BYTES]; LANES + 1];
+        let mut operations = secrets.each_mut().map(|secret| SharedSecret {
+            private: &key,
+            peer: &key,
+            secret,
+        });
+        shared_secrets(Backend::Portable, &mut operations);
+    }
+
+    #[test]
+    #[should_panic(expected = "avx512f cannot compute X25519 here")]
+    fn plain_avx512_is_not_offered() {
+        let mut public = [0; KEY_BYTES];
+        let private = &[7; KEY_BYTES];
+        let public = &mut public;
+        public_keys(Backend::Avx512, &mut [PublicKey { private, public }]);
+    }
+}

@@ -13,10 +13,11 @@ use slipstream_offload::calibration;
 
 use crate::digest::Digests;
 use crate::ffi::{self, Algorithm};
+use crate::kdf::Kdfs;
 use crate::key;
 use crate::libcrypto::{LibCtx, Libcrypto, LoadedProvider};
 
-/// The default provider's RSA, with the libcrypto that it belongs to.
+/// What is used of the default provider, with the libcrypto that it belongs to.
 pub(crate) struct DefaultProvider {
     pub(crate) libcrypto: Libcrypto,
     /// What its functions want as provider context.
@@ -25,6 +26,8 @@ pub(crate) struct DefaultProvider {
     pub(crate) signature: ffi::Signature,
     pub(crate) asym_cipher: ffi::AsymCipher,
     pub(crate) digests: Digests,
+    /// `None` if it lacks one of them.
+    pub(crate) kdfs: Option<Kdfs>,
     library: NonNull<LibCtx>,
     loaded: NonNull<LoadedProvider>,
 }
@@ -42,19 +45,20 @@ impl DefaultProvider {
             unsafe { (libcrypto.lib_ctx_free)(library.as_ptr()) };
             return Err("the default provider does not load".into());
         };
-        // SAFETY: a loaded provider; the tables that are found have the type of their operation.
+        let algorithms = Algorithms {
+            libcrypto: &libcrypto,
+            loaded,
+        };
+        // SAFETY: the tables that are found have the type of their operation.
         let functions = unsafe {
             (
-                Self::rsa(&libcrypto, loaded, ffi::OP_KEYMGMT, ffi::Keymgmt::read),
-                Self::rsa(&libcrypto, loaded, ffi::OP_SIGNATURE, ffi::Signature::read),
-                Self::rsa(
-                    &libcrypto,
-                    loaded,
-                    ffi::OP_ASYM_CIPHER,
-                    ffi::AsymCipher::read,
-                ),
+                algorithms.find(ffi::OP_KEYMGMT, c"RSA", ffi::Keymgmt::read),
+                algorithms.find(ffi::OP_SIGNATURE, c"RSA", ffi::Signature::read),
+                algorithms.find(ffi::OP_ASYM_CIPHER, c"RSA", ffi::AsymCipher::read),
             )
         };
+        // SAFETY: as above.
+        let kdfs = Kdfs::new(|name| unsafe { algorithms.find(ffi::OP_KDF, name, ffi::Kdf::read) });
         let (Some(keymgmt), Some(signature), Some(asym_cipher)) = functions else {
             // SAFETY: both were made above, and nothing uses them.
             unsafe {
@@ -73,6 +77,7 @@ impl DefaultProvider {
             signature,
             asym_cipher,
             digests,
+            kdfs,
             library,
             loaded,
         })
@@ -113,22 +118,29 @@ impl DefaultProvider {
         unsafe { (self.signature.freectx)(context.as_ptr()) };
         succeeded.then_some(cost)
     }
+}
 
-    /// The functions of RSA for `operation`.
+/// What a loaded provider offers.
+struct Algorithms<'a> {
+    libcrypto: &'a Libcrypto,
+    loaded: NonNull<LoadedProvider>,
+}
+
+impl Algorithms<'_> {
+    /// The functions of the algorithm `name` for `operation`.
     ///
     /// # Safety
     /// `read` must be for tables of `operation`.
-    unsafe fn rsa<T>(
-        libcrypto: &Libcrypto,
-        loaded: NonNull<LoadedProvider>,
+    unsafe fn find<T>(
+        &self,
         operation: c_int,
+        name: &CStr,
         read: unsafe fn(*const ffi::Dispatch) -> Option<T>,
     ) -> Option<T> {
         let mut no_cache = 0;
+        let query = self.libcrypto.provider_query_operation;
         // SAFETY: a loaded provider and room for the answer.
-        let mut algorithm = unsafe {
-            (libcrypto.provider_query_operation)(loaded.as_ptr(), operation, &mut no_cache)
-        };
+        let mut algorithm = unsafe { query(self.loaded.as_ptr(), operation, &mut no_cache) };
         if algorithm.is_null() {
             return None;
         }
@@ -143,7 +155,7 @@ impl DefaultProvider {
                 return None;
             }
             // SAFETY: names are a text that ends with NUL.
-            if is_rsa(unsafe { CStr::from_ptr(*names) }) {
+            if contains(unsafe { CStr::from_ptr(*names) }, name) {
                 // SAFETY: the caller's promise.
                 return unsafe { read(*implementation) };
             }
@@ -164,9 +176,9 @@ impl Drop for DefaultProvider {
     }
 }
 
-fn is_rsa(names: &CStr) -> bool {
+fn contains(names: &CStr, name: &CStr) -> bool {
     names
         .to_bytes()
         .split(|&byte| byte == b':')
-        .any(|name| name.eq_ignore_ascii_case(b"RSA"))
+        .any(|known| known.eq_ignore_ascii_case(name.to_bytes()))
 }

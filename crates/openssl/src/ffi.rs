@@ -41,7 +41,8 @@ pub struct Algorithm {
 pub struct Param {
     /// Its name.
     pub key: *const c_char,
-    /// One of [`INTEGER`], [`UNSIGNED_INTEGER`], [`UTF8_STRING`], [`UTF8_PTR`] and others.
+    /// One of [`INTEGER`], [`UNSIGNED_INTEGER`], [`UTF8_STRING`], [`OCTET_STRING`],
+    /// [`UTF8_PTR`] and others.
     pub data_type: c_uint,
     /// The value, or room for it.
     pub data: *mut c_void,
@@ -60,11 +61,15 @@ pub const INTEGER: c_uint = 1;
 pub const UNSIGNED_INTEGER: c_uint = 2;
 /// `OSSL_PARAM_UTF8_STRING`.
 pub const UTF8_STRING: c_uint = 4;
+/// `OSSL_PARAM_OCTET_STRING`.
+pub const OCTET_STRING: c_uint = 5;
 /// `OSSL_PARAM_UTF8_PTR`.
 pub const UTF8_PTR: c_uint = 6;
 /// `OSSL_PARAM_UNMODIFIED`.
 pub const UNMODIFIED: usize = usize::MAX;
 
+/// `OSSL_OP_KDF`.
+pub const OP_KDF: c_int = 4;
 /// `OSSL_OP_KEYMGMT`.
 pub const OP_KEYMGMT: c_int = 10;
 /// `OSSL_OP_SIGNATURE`.
@@ -298,6 +303,22 @@ functions! {
 }
 
 functions! {
+    /// Key derivation (`OSSL_FUNC_KDF_*`).
+    pub struct Kdf: [read table] {
+        1 newctx: fn(*mut c_void) -> *mut c_void;
+        3 freectx: fn(*mut c_void);
+        4 reset: fn(*mut c_void);
+        5 derive: fn(*mut c_void, *mut u8, usize, *const Param) -> c_int;
+        7 gettable_ctx_params: fn(*mut c_void, *mut c_void) -> *const Param;
+        8 settable_ctx_params: fn(*mut c_void, *mut c_void) -> *const Param;
+        10 get_ctx_params: fn(*mut c_void, *mut Param) -> c_int;
+        11 set_ctx_params: fn(*mut c_void, *const Param) -> c_int;
+        optional:
+        2 dupctx: fn(*mut c_void) -> *mut c_void;
+    }
+}
+
+functions! {
     /// Signatures (`OSSL_FUNC_SIGNATURE_*`).
     pub struct Signature: [read table] {
         1 newctx: fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -364,4 +385,13 @@ pub(crate) unsafe fn entries<'a>(table: *const Dispatch) -> impl Iterator<Item =
 pub(crate) unsafe fn bytes<'a>(data: *const u8, length: usize) -> Option<&'a [u8]> {
     // SAFETY: the caller's promise.
     (!data.is_null()).then(|| unsafe { std::slice::from_raw_parts(data, length) })
+}
+
+/// The room of a buffer that OpenSSL passes; `None` if it is null.
+///
+/// # Safety
+/// `data` must be null or point to `length` bytes that are ours to write.
+pub(crate) unsafe fn bytes_mut<'a>(data: *mut u8, length: usize) -> Option<&'a mut [u8]> {
+    // SAFETY: the caller's promise.
+    (!data.is_null()).then(|| unsafe { std::slice::from_raw_parts_mut(data, length) })
 }

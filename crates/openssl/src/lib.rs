@@ -8,6 +8,9 @@
 //! [fiber](slipstream_offload::fiber) of an event loop, or an `ASYNC_JOB` of OpenSSL. Otherwise, and
 //! whenever the flush policy finds software cheaper, the default provider computes it.
 //!
+//! TLS's key derivation functions are here, too: computed without OpenSSL's fetches and allocations,
+//! which take longer than the hashing.
+//!
 //! # Use
 //! As a library, through `OSSL_PROVIDER_add_builtin` with [`NAME`] and [`provider_init`]. As the
 //! module `slipstream.so`, through `openssl.cnf`:
@@ -54,6 +57,7 @@ mod digest;
 mod encoding;
 pub mod ffi;
 mod job;
+mod kdf;
 mod key;
 mod libcrypto;
 mod param;

@@ -14,7 +14,7 @@ use crate::default_provider::DefaultProvider;
 use crate::ffi::{self, Algorithm, CoreHandle, Dispatch, INTEGER, Param, Table, UTF8_PTR};
 use crate::libcrypto::Libcrypto;
 use crate::param::{Lent, describe, find_mut};
-use crate::{asym_cipher, counts, key, signature};
+use crate::{asym_cipher, counts, kdf, key, signature};
 
 /// A loaded provider; its address is the provider context.
 pub(crate) struct Provider {
@@ -323,10 +323,11 @@ unsafe extern "C" fn query_operation(
     // SAFETY: the core passes room for its answer: the table may be cached.
     unsafe { *no_cache = 0 };
     // SAFETY: the context that `initialise` gave to the core.
-    if unsafe { Provider::rsa(context) }.is_none() {
+    let Some(rsa) = (unsafe { Provider::rsa(context) }) else {
         return std::ptr::null();
-    }
+    };
     match operation {
+        ffi::OP_KDF if rsa.default.kdfs.is_some() => kdf::ALGORITHMS.0.as_ptr(),
         ffi::OP_KEYMGMT => KEYMGMT.0.as_ptr(),
         ffi::OP_SIGNATURE => SIGNATURE.0.as_ptr(),
         ffi::OP_ASYM_CIPHER => ASYM_CIPHER.0.as_ptr(),

@@ -4,6 +4,7 @@ mod async_jobs;
 mod common;
 mod configuration;
 mod digest_sign;
+mod kdf;
 mod memory;
 mod premaster;
 mod signatures;

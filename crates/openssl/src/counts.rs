@@ -22,3 +22,7 @@ pub(crate) static KEYS_WITH_LANES: Count = Count(AtomicU64::new(0));
 pub(crate) static KEYS_WITHOUT_LANES: Count = Count(AtomicU64::new(0));
 /// Private operations whose result came from lanes.
 pub(crate) static LANE_OPERATIONS: Count = Count(AtomicU64::new(0));
+/// Ephemeral key pairs that had been made ahead when they were asked for.
+pub(crate) static KEYS_MADE_AHEAD: Count = Count(AtomicU64::new(0));
+/// Signatures with a nonce that had been made ahead.
+pub(crate) static NONCES_MADE_AHEAD: Count = Count(AtomicU64::new(0));

@@ -4,27 +4,28 @@
 //! It is loaded into a library context of our own. Properties and configurations of the process do
 //! not reach in there, so nothing that is fetched inside can lead back to us.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::calibration;
+use slipstream_lanes::ec::Curve;
+use slipstream_offload::Kind;
+use slipstream_offload::ahead::Group;
 
 use crate::digest::Digests;
-use crate::ffi::{self, Algorithm};
+use crate::ffi::{self, Algorithm, Callback};
 use crate::kdf::Kdfs;
-use crate::key;
 use crate::libcrypto::{LibCtx, Libcrypto, LoadedProvider};
+use crate::{curve, rsa};
 
 /// What is used of the default provider, with the libcrypto that it belongs to.
 pub(crate) struct DefaultProvider {
     pub(crate) libcrypto: Libcrypto,
     /// What its functions want as provider context.
     pub(crate) context: *mut c_void,
-    pub(crate) keymgmt: ffi::Keymgmt,
-    pub(crate) signature: ffi::Signature,
-    pub(crate) asym_cipher: ffi::AsymCipher,
+    pub(crate) rsa: rsa::Functions,
+    /// `None` if it lacks one of them.
+    pub(crate) curves: Option<curve::Functions>,
     pub(crate) digests: Digests,
     /// `None` if it lacks one of them.
     pub(crate) kdfs: Option<Kdfs>,
@@ -49,17 +50,10 @@ impl DefaultProvider {
             libcrypto: &libcrypto,
             loaded,
         };
-        // SAFETY: the tables that are found have the type of their operation.
-        let functions = unsafe {
-            (
-                algorithms.find(ffi::OP_KEYMGMT, c"RSA", ffi::Keymgmt::read),
-                algorithms.find(ffi::OP_SIGNATURE, c"RSA", ffi::Signature::read),
-                algorithms.find(ffi::OP_ASYM_CIPHER, c"RSA", ffi::AsymCipher::read),
-            )
-        };
-        // SAFETY: as above.
+        let curves = algorithms.curves();
+        // SAFETY: tables of key derivation are read as such.
         let kdfs = Kdfs::new(|name| unsafe { algorithms.find(ffi::OP_KDF, name, ffi::Kdf::read) });
-        let (Some(keymgmt), Some(signature), Some(asym_cipher)) = functions else {
+        let Some(rsa) = algorithms.rsa() else {
             // SAFETY: both were made above, and nothing uses them.
             unsafe {
                 (libcrypto.provider_unload)(loaded.as_ptr());
@@ -73,9 +67,8 @@ impl DefaultProvider {
         Ok(Self {
             libcrypto,
             context,
-            keymgmt,
-            signature,
-            asym_cipher,
+            rsa,
+            curves,
             digests,
             kdfs,
             library,
@@ -88,35 +81,29 @@ impl DefaultProvider {
         self.library.as_ptr()
     }
 
-    /// What one private operation with a key of `size` bits takes, the least of a few.
-    pub(crate) fn private_operation_cost(&self, size: Size) -> Option<Duration> {
-        let key = key::DefaultKey::example(self, size)?;
-        // SAFETY: the provider's context; no properties.
-        let context =
-            NonNull::new(unsafe { (self.signature.newctx)(self.context, std::ptr::null()) })?;
-        let mut output = vec![0; size.bytes()];
-        let input = [1; 36];
-        // SAFETY: a context and a key of this provider; no parameters.
-        let mut succeeded =
-            unsafe { (self.signature.sign_init)(context.as_ptr(), key.as_ptr(), std::ptr::null()) }
-                == 1;
-        let cost = calibration::least(|| {
-            let mut length = 0;
-            // SAFETY: an initialised context; the buffers are as long as said.
-            succeeded &= unsafe {
-                (self.signature.sign)(
-                    context.as_ptr(),
-                    output.as_mut_ptr(),
-                    &mut length,
-                    output.len(),
-                    input.as_ptr(),
-                    input.len(),
-                )
-            } == 1;
-        });
-        // SAFETY: made above and not used again.
-        unsafe { (self.signature.freectx)(context.as_ptr()) };
-        succeeded.then_some(cost)
+    /// Passes its capabilities to `callback`. Answers as OpenSSL does.
+    ///
+    /// # Safety
+    /// `capability` must be a text that ends with NUL, and `argument` what `callback` expects.
+    pub(crate) unsafe fn get_capabilities(
+        &self,
+        capability: *const c_char,
+        callback: Callback,
+        argument: *mut c_void,
+    ) -> c_int {
+        let get = self.libcrypto.provider_get_capabilities;
+        // SAFETY: a loaded provider; the caller's promise.
+        unsafe { get(self.loaded.as_ptr(), capability, callback, argument) }
+    }
+
+    /// What one operation of `kind` takes, the least of a few measurements.
+    pub(crate) fn software_cost(&self, kind: Kind) -> Option<Duration> {
+        match kind {
+            Kind::Rsa(size) => rsa::software_cost(self, size),
+            Kind::X25519 => curve::software_cost(self, Group::X25519),
+            Kind::Ecdh(Curve::P256) => curve::software_cost(self, Group::P256),
+            Kind::Ecdh(Curve::P384) => curve::software_cost(self, Group::P384),
+        }
     }
 }
 
@@ -127,6 +114,34 @@ struct Algorithms<'a> {
 }
 
 impl Algorithms<'_> {
+    fn rsa(&self) -> Option<rsa::Functions> {
+        // SAFETY: each table is read as one of its operation.
+        unsafe {
+            Some(rsa::Functions {
+                keymgmt: self.find(ffi::OP_KEYMGMT, c"RSA", ffi::Keymgmt::read)?,
+                signature: self.find(ffi::OP_SIGNATURE, c"RSA", ffi::Signature::read)?,
+                asym_cipher: self.find(ffi::OP_ASYM_CIPHER, c"RSA", ffi::AsymCipher::read)?,
+            })
+        }
+    }
+
+    fn curves(&self) -> Option<curve::Functions> {
+        // SAFETY: as above.
+        unsafe {
+            Some(curve::Functions {
+                x25519: curve::Exchange {
+                    keymgmt: self.find(ffi::OP_KEYMGMT, c"X25519", ffi::Keymgmt::read)?,
+                    keyexch: self.find(ffi::OP_KEYEXCH, c"X25519", ffi::Keyexch::read)?,
+                },
+                ec: curve::Exchange {
+                    keymgmt: self.find(ffi::OP_KEYMGMT, c"EC", ffi::Keymgmt::read)?,
+                    keyexch: self.find(ffi::OP_KEYEXCH, c"ECDH", ffi::Keyexch::read)?,
+                },
+                ecdsa: self.find(ffi::OP_SIGNATURE, c"ECDSA", ffi::Signature::read)?,
+            })
+        }
+    }
+
     /// The functions of the algorithm `name` for `operation`.
     ///
     /// # Safety

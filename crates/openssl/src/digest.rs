@@ -6,7 +6,10 @@ use std::sync::OnceLock;
 
 use crate::ffi::Param;
 use crate::libcrypto::{EvpMd, EvpMdCtx, Libcrypto};
-use crate::provider::RsaRef;
+use crate::provider::LoadedRef;
+
+/// Room for the name of a digest (`OSSL_MAX_NAME_SIZE`).
+pub(crate) const NAME_BYTES: usize = 50;
 
 /// The longest digest in bytes.
 pub(crate) const LONGEST: usize = 64;
@@ -81,13 +84,13 @@ unsafe impl Send for Fetched {}
 unsafe impl Sync for Fetched {}
 
 impl Digests {
-    fn get(&self, rsa: RsaRef, digest: Digest) -> Option<NonNull<EvpMd>> {
+    fn get(&self, loaded: LoadedRef, digest: Digest) -> Option<NonNull<EvpMd>> {
         let fetched = self.fetched[digest as usize].get_or_init(|| {
             let name = digest.names()[0];
-            let library = rsa.default.library();
+            let library = loaded.default.library();
             // SAFETY: a library context, a text that ends with NUL, no properties.
             Fetched(unsafe {
-                (rsa.default.libcrypto.md_fetch)(library, name.as_ptr(), std::ptr::null())
+                (loaded.default.libcrypto.md_fetch)(library, name.as_ptr(), std::ptr::null())
             })
         });
         NonNull::new(fetched.0)
@@ -106,7 +109,7 @@ impl Digests {
 
 /// A hash being computed, an `EVP_MD_CTX`.
 pub(crate) struct Hasher {
-    rsa: RsaRef,
+    loaded: LoadedRef,
     context: NonNull<EvpMdCtx>,
 }
 
@@ -115,9 +118,13 @@ impl Hasher {
     ///
     /// # Safety
     /// `params` must be null or an array that ends with a null key.
-    pub(crate) unsafe fn start(rsa: RsaRef, digest: Digest, params: *const Param) -> Option<Self> {
-        let mut hasher = Self::empty(rsa)?;
-        let md = rsa.default.digests.get(rsa, digest)?;
+    pub(crate) unsafe fn start(
+        loaded: LoadedRef,
+        digest: Digest,
+        params: *const Param,
+    ) -> Option<Self> {
+        let mut hasher = Self::empty(loaded)?;
+        let md = loaded.default.digests.get(loaded, digest)?;
         // SAFETY: the caller's promise.
         unsafe { hasher.init(md, params) }?;
         Some(hasher)
@@ -125,11 +132,11 @@ impl Hasher {
 
     /// Another hash that goes on from here.
     pub(crate) fn duplicate(&self) -> Option<Self> {
-        let copy = Self::empty(self.rsa)?;
+        let copy = Self::empty(self.loaded)?;
         let copied = {
             let (to, from) = (copy.context.as_ptr(), self.context.as_ptr());
             // SAFETY: two contexts, of which one is new.
-            unsafe { (self.rsa.default.libcrypto.md_ctx_copy)(to, from) }
+            unsafe { (self.loaded.default.libcrypto.md_ctx_copy)(to, from) }
         };
         (copied == 1).then_some(copy)
     }
@@ -141,7 +148,7 @@ impl Hasher {
     pub(crate) unsafe fn update_raw(&mut self, data: *const u8, length: usize) -> c_int {
         let context = self.context.as_ptr();
         // SAFETY: the caller's promise.
-        unsafe { (self.rsa.default.libcrypto.digest_update)(context, data.cast(), length) }
+        unsafe { (self.loaded.default.libcrypto.digest_update)(context, data.cast(), length) }
     }
 
     /// Adds `data`.
@@ -157,7 +164,7 @@ impl Hasher {
         let context = self.context.as_ptr();
         // SAFETY: no digest of libcrypto is longer than LONGEST, its EVP_MAX_MD_SIZE.
         let finished = unsafe {
-            (self.rsa.default.libcrypto.digest_final)(context, hash.as_mut_ptr(), &mut length)
+            (self.loaded.default.libcrypto.digest_final)(context, hash.as_mut_ptr(), &mut length)
         };
         (finished == 1).then_some((hash, length as usize))
     }
@@ -168,7 +175,7 @@ impl Hasher {
     /// `params` must be an array that ends with a null key and can be answered.
     pub(crate) unsafe fn get_params(&self, params: *mut Param) -> c_int {
         // SAFETY: the caller's promise.
-        unsafe { (self.rsa.default.libcrypto.md_ctx_get_params)(self.context.as_ptr(), params) }
+        unsafe { (self.loaded.default.libcrypto.md_ctx_get_params)(self.context.as_ptr(), params) }
     }
 
     /// Sets parameters of the digest, as OpenSSL answers.
@@ -177,7 +184,7 @@ impl Hasher {
     /// `params` must be an array that ends with a null key.
     pub(crate) unsafe fn set_params(&mut self, params: *const Param) -> c_int {
         // SAFETY: the caller's promise.
-        unsafe { (self.rsa.default.libcrypto.md_ctx_set_params)(self.context.as_ptr(), params) }
+        unsafe { (self.loaded.default.libcrypto.md_ctx_set_params)(self.context.as_ptr(), params) }
     }
 
     /// # Safety
@@ -186,21 +193,21 @@ impl Hasher {
         let context = self.context.as_ptr();
         // SAFETY: a context, a fetched digest; the caller's promise for `params`.
         let started =
-            unsafe { (self.rsa.default.libcrypto.digest_init)(context, md.as_ptr(), params) };
+            unsafe { (self.loaded.default.libcrypto.digest_init)(context, md.as_ptr(), params) };
         (started == 1).then_some(())
     }
 
-    fn empty(rsa: RsaRef) -> Option<Self> {
+    fn empty(loaded: LoadedRef) -> Option<Self> {
         // SAFETY: no preconditions.
-        let context = NonNull::new(unsafe { (rsa.default.libcrypto.md_ctx_new)() })?;
-        Some(Self { rsa, context })
+        let context = NonNull::new(unsafe { (loaded.default.libcrypto.md_ctx_new)() })?;
+        Some(Self { loaded, context })
     }
 }
 
 impl Drop for Hasher {
     fn drop(&mut self) {
         // SAFETY: made in `empty`, freed once.
-        unsafe { (self.rsa.default.libcrypto.md_ctx_free)(self.context.as_ptr()) };
+        unsafe { (self.loaded.default.libcrypto.md_ctx_free)(self.context.as_ptr()) };
     }
 }
 
@@ -209,10 +216,10 @@ pub(crate) struct Hashes(Hasher, NonNull<EvpMd>);
 
 impl Hashes {
     /// `None` if libcrypto does not offer the digest or has no memory.
-    pub(crate) fn new(rsa: RsaRef, digest: Digest) -> Option<Self> {
+    pub(crate) fn new(loaded: LoadedRef, digest: Digest) -> Option<Self> {
         Some(Self(
-            Hasher::empty(rsa)?,
-            rsa.default.digests.get(rsa, digest)?,
+            Hasher::empty(loaded)?,
+            loaded.default.digests.get(loaded, digest)?,
         ))
     }
 

@@ -72,6 +72,8 @@ pub const UNMODIFIED: usize = usize::MAX;
 pub const OP_KDF: c_int = 4;
 /// `OSSL_OP_KEYMGMT`.
 pub const OP_KEYMGMT: c_int = 10;
+/// `OSSL_OP_KEYEXCH`.
+pub const OP_KEYEXCH: c_int = 11;
 /// `OSSL_OP_SIGNATURE`.
 pub const OP_SIGNATURE: c_int = 12;
 /// `OSSL_OP_ASYM_CIPHER`.
@@ -79,8 +81,14 @@ pub const OP_ASYM_CIPHER: c_int = 13;
 
 /// `OSSL_KEYMGMT_SELECT_PRIVATE_KEY`.
 pub const SELECT_PRIVATE_KEY: c_int = 1;
+/// `OSSL_KEYMGMT_SELECT_PUBLIC_KEY`.
+pub const SELECT_PUBLIC_KEY: c_int = 2;
 /// `OSSL_KEYMGMT_SELECT_KEYPAIR`.
 pub const SELECT_KEYPAIR: c_int = 3;
+/// `OSSL_KEYMGMT_SELECT_DOMAIN_PARAMETERS`.
+pub const SELECT_DOMAIN_PARAMETERS: c_int = 4;
+/// `OSSL_KEYMGMT_SELECT_OTHER_PARAMETERS`.
+pub const SELECT_OTHER_PARAMETERS: c_int = 0x80;
 
 /// `RSA_PKCS1_PADDING`.
 pub const RSA_PKCS1_PADDING: c_int = 1;
@@ -274,6 +282,8 @@ functions! {
         1025 gettable_params: fn(*mut c_void) -> *const Param;
         1026 get_params: fn(*mut c_void, *mut Param) -> c_int;
         1027 query_operation: fn(*mut c_void, c_int, *mut c_int) -> *const Algorithm;
+        1030 get_capabilities:
+            fn(*mut c_void, *const c_char, Option<Callback>, *mut c_void) -> c_int;
         optional:
     }
 }
@@ -297,6 +307,10 @@ functions! {
         42 export: fn(*mut c_void, c_int, Option<Callback>, *mut c_void) -> c_int;
         44 dup: fn(*const c_void, c_int) -> *mut c_void;
         optional:
+        3 gen_set_template: fn(*mut c_void, *mut c_void) -> c_int;
+        13 set_params: fn(*mut c_void, *const Param) -> c_int;
+        14 settable_params: fn(*mut c_void) -> *const Param;
+        20 query_operation_name: fn(c_int) -> *const c_char;
         41 import_types: fn(c_int) -> *const Param;
         43 export_types: fn(c_int) -> *const Param;
     }
@@ -319,6 +333,23 @@ functions! {
 }
 
 functions! {
+    /// Key exchange (`OSSL_FUNC_KEYEXCH_*`).
+    pub struct Keyexch: [read table] {
+        1 newctx: fn(*mut c_void) -> *mut c_void;
+        2 init: fn(*mut c_void, *mut c_void, *const Param) -> c_int;
+        3 derive: fn(*mut c_void, *mut u8, *mut usize, usize) -> c_int;
+        4 set_peer: fn(*mut c_void, *mut c_void) -> c_int;
+        5 freectx: fn(*mut c_void);
+        6 dupctx: fn(*mut c_void) -> *mut c_void;
+        optional:
+        7 set_ctx_params: fn(*mut c_void, *const Param) -> c_int;
+        8 settable_ctx_params: fn(*mut c_void, *mut c_void) -> *const Param;
+        9 get_ctx_params: fn(*mut c_void, *mut Param) -> c_int;
+        10 gettable_ctx_params: fn(*mut c_void, *mut c_void) -> *const Param;
+    }
+}
+
+functions! {
     /// Signatures (`OSSL_FUNC_SIGNATURE_*`).
     pub struct Signature: [read table] {
         1 newctx: fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -326,8 +357,6 @@ functions! {
         3 sign: fn(*mut c_void, *mut u8, *mut usize, usize, *const u8, usize) -> c_int;
         4 verify_init: fn(*mut c_void, *mut c_void, *const Param) -> c_int;
         5 verify: fn(*mut c_void, *const u8, usize, *const u8, usize) -> c_int;
-        6 verify_recover_init: fn(*mut c_void, *mut c_void, *const Param) -> c_int;
-        7 verify_recover: fn(*mut c_void, *mut u8, *mut usize, usize, *const u8, usize) -> c_int;
         8 digest_sign_init: fn(*mut c_void, *const c_char, *mut c_void, *const Param) -> c_int;
         9 digest_sign_update: fn(*mut c_void, *const u8, usize) -> c_int;
         10 digest_sign_final: fn(*mut c_void, *mut u8, *mut usize, usize) -> c_int;
@@ -345,6 +374,8 @@ functions! {
         24 set_ctx_md_params: fn(*mut c_void, *const Param) -> c_int;
         25 settable_ctx_md_params: fn(*mut c_void) -> *const Param;
         optional:
+        6 verify_recover_init: fn(*mut c_void, *mut c_void, *const Param) -> c_int;
+        7 verify_recover: fn(*mut c_void, *mut u8, *mut usize, usize, *const u8, usize) -> c_int;
         11 digest_sign:
             fn(*mut c_void, *mut u8, *mut usize, usize, *const u8, usize) -> c_int;
     }

@@ -1,69 +1,110 @@
-//! Pausing: private operations of fibers and of OpenSSL's own asynchronous jobs are computed
-//! together; everybody else's are left to software at once.
+//! Pausing: operations of fibers and of OpenSSL's own asynchronous jobs are computed together;
+//! everybody else's are left to software at once.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::time::Duration;
 
 use corosensei::stack::DefaultStack;
 use slipstream_lanes::Backend;
-use slipstream_lanes::rsa::{PrivateKey, Size};
+use slipstream_lanes::ec::{Curve, Nonce};
 use slipstream_offload::accelerator::{Moment, WorkerLanes};
+use slipstream_offload::ahead::{self, Ahead, Group, KeyPair};
 use slipstream_offload::fiber::CurrentFiber;
+use slipstream_offload::instance::Instance;
 use slipstream_offload::policy::{Costs, Policy};
-use slipstream_offload::request::Operand;
-use slipstream_offload::{Answer, Notification, Operation, Pause, fiber, instance};
+use slipstream_offload::{Answer, Kind, Notification, Operation, Pause, Reason, fiber, instance};
 
 pub(crate) use slipstream_offload::Output;
 
-use crate::counts::LANE_OPERATIONS;
+use crate::counts::{KEYS_MADE_AHEAD, LANE_OPERATIONS, NONCES_MADE_AHEAD};
 use crate::libcrypto::{AsyncWaitCtx, Libcrypto};
-use crate::provider::RsaRef;
+use crate::provider::LoadedRef;
 
 /// Requests that a thread's own instance has room for.
 const REQUESTS: usize = 4096;
 
-/// The stack on which batches of asynchronous jobs are computed: a job's own has 32 KiB, without a
-/// guard, of which a handshake takes up to half.
+/// Entries of each pool of a thread's own instance.
+const MADE_AHEAD: usize = 32;
+
+/// The stack on which batches are computed where the stack of the caller is too small: that of an asynchronous
+/// job has 32 KiB, without a guard, of which a handshake takes up to half.
 const BATCH_STACK_BYTES: usize = 128 * 1024;
 
-/// Whether the caller is a job that can be paused here.
-pub(crate) fn can_pause(rsa: RsaRef) -> bool {
-    Job::current(rsa).is_some_and(|job| job.pauser().admits().is_ok())
+/// Whether the caller is a job that may be paused here, if enough others are under way.
+pub(crate) fn may_pause(loaded: LoadedRef) -> bool {
+    Job::current(loaded).is_some_and(|job| job.pauser().admits().is_ok())
 }
 
-/// Counts an operation that is left to software since the caller could not be paused when it began.
-pub(crate) fn count_refusal(rsa: RsaRef) {
-    if let Some(job) = Job::current(rsa) {
-        slipstream_offload::count_refusal(job.pauser());
+/// Whether the caller is a job that would be paused here for an operation of `kind`.
+pub(crate) fn pauses(loaded: LoadedRef, kind: Kind) -> bool {
+    Job::current(loaded).is_some_and(|job| slipstream_offload::admits(kind, job.pauser()).is_ok())
+}
+
+/// Whether the caller is a job of a server that takes part: it uses what has been made ahead even where it is not worth
+/// while to pause.
+pub(crate) fn takes_part(loaded: LoadedRef) -> bool {
+    let not_admitted = |job: Job| job.pauser().admits() == Err(Reason::NotAdmitted);
+    Job::current(loaded).is_some_and(|job| !not_admitted(job))
+}
+
+/// Counts an operation that is left to software since the caller was not to be paused when it began.
+pub(crate) fn count_refusal(loaded: LoadedRef, kind: Kind) {
+    if let Some(job) = Job::current(loaded) {
+        slipstream_offload::count_refusal(kind, job.pauser());
     }
 }
 
-/// Computes the private operation with `key` on what `input` makes, while the caller is paused.
-/// `None` if software has to do it. `input` is only called if the caller can be paused.
-pub(crate) fn private_operation(
-    rsa: RsaRef,
-    key: &Arc<PrivateKey>,
-    input: impl FnOnce() -> Option<Operand>,
+/// A key pair that has been made ahead, for a caller whose server [takes part](takes_part).
+pub(crate) fn key_pair(loaded: LoadedRef, group: Group) -> Option<KeyPair> {
+    let pair = made_ahead(loaded, || ahead::key_pair(group))?;
+    KEYS_MADE_AHEAD.add_one();
+    Some(pair)
+}
+
+/// A nonce that has been made ahead, as for [`key_pair`].
+pub(crate) fn nonce(loaded: LoadedRef, curve: Curve) -> Option<Nonce> {
+    let nonce = made_ahead(loaded, || ahead::nonce(curve))?;
+    NONCES_MADE_AHEAD.add_one();
+    Some(nonce)
+}
+
+/// Computes an operation of `kind` in lanes of `backend` while the caller is paused. `None` if software has to do it.
+/// `operation` is only called if the caller can be paused.
+pub(crate) fn compute(
+    loaded: LoadedRef,
+    backend: Backend,
+    kind: Kind,
+    operation: impl FnOnce() -> Option<Operation>,
 ) -> Option<Output> {
-    let job = Job::current(rsa)?;
-    if let Job::OpenSsl(_) = job {
-        ensure_instance(rsa, key.backend())?;
+    let job = Job::current(loaded)?;
+    if slipstream_offload::admits(kind, job.pauser()).is_err() {
+        slipstream_offload::count_refusal(kind, job.pauser());
+        return None;
     }
-    let operation = Operation::RsaPrivate {
-        key: key.clone(),
-        input: input()?,
-    };
-    match slipstream_offload::run(operation, job.pauser()) {
+    if let Job::OpenSsl(_) = job {
+        ensure_instance(loaded, backend)?;
+    }
+    match slipstream_offload::run(operation()?, job.pauser()) {
         Answer::Computed(output) => {
             LANE_OPERATIONS.add_one();
             Some(output)
         }
         Answer::Software(_) => None,
     }
+}
+
+fn made_ahead<T>(loaded: LoadedRef, take: impl FnOnce() -> Option<T>) -> Option<T> {
+    if !takes_part(loaded) {
+        return None;
+    }
+    if fiber::current().is_none() {
+        ensure_instance(loaded, loaded.backend()?)?;
+    }
+    // A pool that is empty is filled with a batch.
+    on_batch_stack(take).flatten()
 }
 
 /// What is running, if it can be paused.
@@ -73,10 +114,10 @@ enum Job {
 }
 
 impl Job {
-    fn current(rsa: RsaRef) -> Option<Self> {
+    fn current(loaded: LoadedRef) -> Option<Self> {
         match fiber::current() {
             Some(fiber) => Some(Self::Fiber(fiber)),
-            None => AsyncJob::current(rsa).map(Self::OpenSsl),
+            None => AsyncJob::current(loaded).map(Self::OpenSsl),
         }
     }
 
@@ -89,38 +130,46 @@ impl Job {
 }
 
 /// Makes this thread's instance, if an event loop has not.
-fn ensure_instance(rsa: RsaRef, backend: Backend) -> Option<()> {
+fn ensure_instance(loaded: LoadedRef, backend: Backend) -> Option<()> {
     if instance::with(|_| ()).is_some() {
         return Some(());
     }
-    let costs = match rsa.policy() {
-        Policy::Cheapest => rsa.costs(backend),
-        // No cost is looked at, only whether lanes offer the size.
+    let costs = match loaded.policy() {
+        // Measured with batches, if they have not been.
+        Policy::Cheapest => on_batch_stack(|| loaded.costs(backend))?,
+        // No cost is looked at, only whether lanes offer the operation.
         Policy::AtLeast(_) => Costs {
-            batch: [Some(Duration::ZERO); Size::ALL.len()],
+            batch: [Some(Duration::ZERO); Kind::COUNT],
             ..Costs::default()
         },
     };
-    let lanes = WorkerLanes::new(backend, rsa.policy(), costs);
-    instance::install(instance::Instance::new(Box::new(lanes), REQUESTS).ok()?);
+    let lanes = WorkerLanes::new(backend, loaded.policy(), costs);
+    let mut instance = Instance::new(Box::new(lanes), REQUESTS).ok()?;
+    if let Some(ahead) = Ahead::new(backend, MADE_AHEAD) {
+        instance.make_ahead(ahead);
+    }
+    instance::install(instance);
     Some(())
 }
 
 /// An `ASYNC_JOB` of OpenSSL, in which servers with an asynchronous mode of their own run their
 /// handshakes.
 struct AsyncJob {
-    rsa: RsaRef,
+    loaded: LoadedRef,
     wait_context: NonNull<AsyncWaitCtx>,
 }
 
 impl AsyncJob {
-    fn current(rsa: RsaRef) -> Option<Self> {
-        let libcrypto = &rsa.default.libcrypto;
+    fn current(loaded: LoadedRef) -> Option<Self> {
+        let libcrypto = &loaded.default.libcrypto;
         // SAFETY: no preconditions.
         let job = NonNull::new(unsafe { (libcrypto.async_current_job)() })?;
         // SAFETY: the job that is running.
         let wait_context = NonNull::new(unsafe { (libcrypto.async_wait_ctx)(job.as_ptr()) })?;
-        Some(Self { rsa, wait_context })
+        Some(Self {
+            loaded,
+            wait_context,
+        })
     }
 }
 
@@ -130,7 +179,7 @@ impl Pause for AsyncJob {
     }
 
     fn pause(&self) -> bool {
-        let libcrypto = &self.rsa.default.libcrypto;
+        let libcrypto = &self.loaded.default.libcrypto;
         let round = ROUNDS.get();
         let event = Event::of(libcrypto, self.wait_context);
         let paused = event.is_some_and(|event| {
@@ -151,26 +200,31 @@ impl Pause for AsyncJob {
     }
 }
 
-/// Computes what waits on this thread, all of it, on a stack that is large enough.
+/// Computes what waits on this thread, all of it. Without memory for a stack, the caller computes on its own.
 fn compute_waiting() {
     ROUNDS.set(ROUNDS.get() + 1);
+    on_batch_stack(|| {
+        while instance::with(|instance| instance.poll(Moment::Idle))
+            .is_some_and(|answers| answers > 0)
+        {}
+    });
+}
+
+/// Calls `batch`, which neither pauses nor calls this, on a stack that is large enough for a batch. `None` if there is no
+/// memory for one.
+pub(crate) fn on_batch_stack<T>(batch: impl FnOnce() -> T) -> Option<T> {
     STACK.with_borrow_mut(|stack| {
         if stack.is_none() {
             *stack = DefaultStack::new(BATCH_STACK_BYTES).ok();
         }
-        // Without memory for a stack, the caller computes on its own.
-        if let Some(stack) = stack {
-            corosensei::on_stack(stack, || {
-                while instance::with(|instance| instance.poll(Moment::Idle))
-                    .is_some_and(|answers| answers > 0)
-                {}
-            });
-        }
-    });
+        stack
+            .as_mut()
+            .map(|stack| corosensei::on_stack(stack, batch))
+    })
 }
 
 thread_local! {
-    /// The stack of [`compute_waiting`].
+    /// The stack of [`on_batch_stack`].
     static STACK: RefCell<Option<DefaultStack>> = const { RefCell::new(None) };
     /// How often [`compute_waiting`] has run.
     static ROUNDS: Cell<u64> = const { Cell::new(0) };

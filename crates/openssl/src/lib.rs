@@ -8,9 +8,6 @@
 //! [fiber](slipstream_offload::fiber) of an event loop, or an `ASYNC_JOB` of OpenSSL. Otherwise, and
 //! whenever the flush policy finds software cheaper, the default provider computes it.
 //!
-//! TLS's key derivation functions are here, too: computed without OpenSSL's fetches and allocations,
-//! which take longer than the hashing.
-//!
 //! # Use
 //! As a library, through `OSSL_PROVIDER_add_builtin` with [`NAME`] and [`provider_init`]. As the
 //! module `slipstream.so`, through `openssl.cnf`:
@@ -48,21 +45,20 @@ use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
 use slipstream_lanes::Backend;
-use slipstream_lanes::rsa::Size;
+use slipstream_offload::Kind;
 
-mod asym_cipher;
 mod counts;
+mod curve;
 mod default_provider;
 mod digest;
-mod encoding;
 pub mod ffi;
 mod job;
 mod kdf;
-mod key;
 mod libcrypto;
+mod object;
 mod param;
-mod premaster;
 mod provider;
+mod rsa;
 mod signature;
 
 /// The name of the provider, and the value of the property `provider` of its algorithms.
@@ -92,10 +88,10 @@ pub fn set_backend(backend: Option<Backend>) {
     provider::set_backend(backend);
 }
 
-/// What one private operation with a key of `size` takes in OpenSSL's software on this machine: the
-/// least of a few measurements. `None` while the provider is not loaded.
-pub fn software_cost(size: Size) -> Option<Duration> {
-    provider::software_cost(size)
+/// What one operation of `kind` takes in OpenSSL's software on this machine: the least of a few
+/// measurements. `None` while the provider is not loaded.
+pub fn software_cost(kind: Kind) -> Option<Duration> {
+    provider::software_cost(kind)
 }
 
 /// Private keys in this process that lanes can compute with. A key that OpenSSL imports again, for
@@ -113,4 +109,15 @@ pub fn keys_without_lanes() -> u64 {
 /// Private operations in this process whose result came from lanes.
 pub fn lane_operations() -> u64 {
     counts::LANE_OPERATIONS.get()
+}
+
+/// Ephemeral key pairs in this process that had been [made ahead](slipstream_offload::ahead) when they
+/// were asked for.
+pub fn keys_made_ahead() -> u64 {
+    counts::KEYS_MADE_AHEAD.get()
+}
+
+/// ECDSA signatures in this process with a nonce that had been made ahead.
+pub fn nonces_made_ahead() -> u64 {
+    counts::NONCES_MADE_AHEAD.get()
 }

@@ -8,7 +8,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fmt;
 
-use crate::ffi::Param;
+use crate::ffi::{Callback, Param};
 
 /// Opaque types of libcrypto.
 macro_rules! opaque {
@@ -72,6 +72,8 @@ symbols! {
     OSSL_PROVIDER_unload provider_unload: fn(*mut LoadedProvider) -> c_int;
     OSSL_PROVIDER_query_operation provider_query_operation:
         fn(*const LoadedProvider, c_int, *mut c_int) -> *const crate::ffi::Algorithm;
+    OSSL_PROVIDER_get_capabilities provider_get_capabilities:
+        fn(*const LoadedProvider, *const c_char, Callback, *mut c_void) -> c_int;
     OSSL_PROVIDER_get0_provider_ctx provider_ctx: fn(*const LoadedProvider) -> *mut c_void;
     EVP_MD_fetch md_fetch: fn(*mut LibCtx, *const c_char, *const c_char) -> *mut EvpMd;
     EVP_MD_free md_free: fn(*mut EvpMd);

@@ -3,7 +3,9 @@
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::marker::PhantomData;
 
-use crate::ffi::{INTEGER, Param, UNMODIFIED, UNSIGNED_INTEGER, UTF8_PTR, UTF8_STRING};
+use crate::ffi::{
+    INTEGER, OCTET_STRING, Param, UNMODIFIED, UNSIGNED_INTEGER, UTF8_PTR, UTF8_STRING,
+};
 
 /// A parameter that is lent to OpenSSL, with the memory that it points to.
 #[repr(transparent)]
@@ -44,6 +46,21 @@ impl<'a> Lent<'a> {
         Self::new(key, UNSIGNED_INTEGER, bytes.as_mut_ptr(), bytes.len())
     }
 
+    /// Room for a size.
+    pub(crate) fn size(key: &'static CStr, value: &'a mut usize) -> Self {
+        Self::new(
+            key,
+            UNSIGNED_INTEGER,
+            std::ptr::from_mut(value).cast(),
+            size_of::<usize>(),
+        )
+    }
+
+    /// Bytes, or room for them.
+    pub(crate) fn octets(key: &'static CStr, bytes: &'a mut [u8]) -> Self {
+        Self::new(key, OCTET_STRING, bytes.as_mut_ptr(), bytes.len())
+    }
+
     /// Room for a text, which OpenSSL ends with NUL.
     pub(crate) fn text(key: &'static CStr, buffer: &'a mut [u8]) -> Self {
         Self::new(key, UTF8_STRING, buffer.as_mut_ptr(), buffer.len())
@@ -52,6 +69,11 @@ impl<'a> Lent<'a> {
     /// Room for a pointer to a text that stays OpenSSL's.
     pub(crate) fn text_pointer(key: &'static CStr, pointer: &'a mut *const c_char) -> Self {
         Self::new(key, UTF8_PTR, std::ptr::from_mut(pointer).cast(), 0)
+    }
+
+    /// How many bytes somebody has answered; `None` if nobody has.
+    pub(crate) fn answered(&self) -> Option<usize> {
+        (self.param.return_size != UNMODIFIED).then_some(self.param.return_size)
     }
 
     /// For a function that reads or answers an array.
@@ -105,6 +127,22 @@ pub(crate) unsafe fn find_mut<'a>(array: *mut Param, key: &CStr) -> Option<&'a m
     unsafe { position(array, key).map(|index| &mut *array.add(index)) }
 }
 
+/// The entries of an array.
+///
+/// # Safety
+/// `array` must be null or an array that ends with a null key and that nobody else uses meanwhile; its entries
+/// must be ours to answer.
+pub(crate) unsafe fn entries_mut<'a>(array: *mut Param) -> impl Iterator<Item = &'a mut Param> {
+    let mut next = array;
+    std::iter::from_fn(move || {
+        // SAFETY: the caller's promise: entries up to the one with a null key can be used, each is passed out once.
+        let entry = unsafe { next.as_mut() }.filter(|entry| !entry.key.is_null())?;
+        // SAFETY: not the last entry.
+        next = unsafe { next.add(1) };
+        Some(entry)
+    })
+}
+
 /// # Safety
 /// As for [`find`].
 unsafe fn position(array: *const Param, key: &CStr) -> Option<usize> {
@@ -136,6 +174,82 @@ impl Param {
         }
         // SAFETY: a parameter with data has `data_size` bytes of it.
         Some(unsafe { std::slice::from_raw_parts(self.data.cast::<u8>(), self.data_size) })
+    }
+
+    /// The bytes of an octet string.
+    ///
+    /// # Safety
+    /// As for [`Param::unsigned_bytes`].
+    pub(crate) unsafe fn octets(&self) -> Option<&[u8]> {
+        if self.data_type != OCTET_STRING || self.data.is_null() {
+            return None;
+        }
+        // SAFETY: a parameter with data has `data_size` bytes of it.
+        Some(unsafe { std::slice::from_raw_parts(self.data.cast::<u8>(), self.data_size) })
+    }
+
+    /// A text.
+    ///
+    /// # Safety
+    /// As for [`Param::unsigned_bytes`].
+    pub(crate) unsafe fn utf8(&self) -> Option<&CStr> {
+        // SAFETY: texts end with NUL.
+        (self.data_type == UTF8_STRING && !self.data.is_null())
+            .then(|| unsafe { CStr::from_ptr(self.data.cast()) })
+    }
+
+    /// Answers with bytes. False if another type is wanted, or there is no room for them.
+    ///
+    /// # Safety
+    /// The parameter must be one that somebody gave us to answer.
+    pub(crate) unsafe fn answer_octets(&mut self, bytes: &[u8]) -> bool {
+        // SAFETY: the caller's promise.
+        self.data_type == OCTET_STRING && unsafe { self.answer_bytes(bytes, bytes.len()) }
+    }
+
+    /// Answers with a number in the room of an `int`. False if another type or size is wanted.
+    ///
+    /// # Safety
+    /// The parameter must be one that somebody gave us to answer.
+    pub(crate) unsafe fn answer_int(&mut self, number: c_int) -> bool {
+        // SAFETY: the caller's promise.
+        self.data_type == INTEGER
+            && !self.data.is_null()
+            && self.data_size == size_of::<c_int>()
+            && unsafe { self.answer_bytes(&number.to_ne_bytes(), size_of::<c_int>()) }
+    }
+
+    /// Answers with a text in the room that is given, with NUL if there is room for that. False as for
+    /// [`Param::answer_octets`].
+    ///
+    /// # Safety
+    /// The parameter must be one that somebody gave us to answer.
+    pub(crate) unsafe fn answer_utf8(&mut self, text: &CStr) -> bool {
+        let length = text.count_bytes();
+        let bytes = match self.data_size > length {
+            true => text.to_bytes_with_nul(),
+            false => text.to_bytes(),
+        };
+        // SAFETY: the caller's promise.
+        self.data_type == UTF8_STRING && unsafe { self.answer_bytes(bytes, length) }
+    }
+
+    /// # Safety
+    /// The parameter must be one that somebody gave us to answer.
+    unsafe fn answer_bytes(&mut self, bytes: &[u8], length: usize) -> bool {
+        self.return_size = length;
+        if self.data.is_null() {
+            return true;
+        }
+        if self.data_size < bytes.len() {
+            return false;
+        }
+        // SAFETY: the data has `data_size` bytes; it may overlap nothing of ours.
+        unsafe {
+            let room = self.data.cast::<u8>();
+            room.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+        true
     }
 
     /// Answers with a text that lives as long as the provider. False if another type is wanted.

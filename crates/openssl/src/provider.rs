@@ -6,51 +6,53 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use slipstream_lanes::Backend;
-use slipstream_lanes::rsa::Size;
+use slipstream_lanes::{Backend, ec, x25519};
+use slipstream_offload::Kind;
 use slipstream_offload::policy::{Costs, Policy};
 
 use crate::default_provider::DefaultProvider;
-use crate::ffi::{self, Algorithm, CoreHandle, Dispatch, INTEGER, Param, Table, UTF8_PTR};
+use crate::ffi::{
+    self, Algorithm, Callback, CoreHandle, Dispatch, INTEGER, Param, Table, UTF8_PTR,
+};
 use crate::libcrypto::Libcrypto;
 use crate::param::{Lent, describe, find_mut};
-use crate::{asym_cipher, counts, kdf, key, signature};
+use crate::{counts, curve, kdf, rsa};
 
 /// A loaded provider; its address is the provider context.
 pub(crate) struct Provider {
     /// One line for people: what is offered, or why nothing is.
     status: CString,
-    rsa: Option<Box<Rsa>>,
+    loaded: Option<Box<Loaded>>,
 }
 
-/// What RSA keys and contexts of one loaded provider share.
-pub(crate) struct Rsa {
+/// What the keys and contexts of one loaded provider share.
+pub(crate) struct Loaded {
     pub(crate) default: DefaultProvider,
     configuration: Configuration,
     costs: OnceLock<Costs>,
 }
 
-/// An [`Rsa`] as its keys and contexts hold it. The core keeps a provider alive as long as any
+/// A [`Loaded`] as its keys and contexts hold it. The core keeps a provider alive as long as any
 /// of its algorithms, and those as long as any of their keys and contexts.
 #[derive(Clone, Copy)]
-pub(crate) struct RsaRef(NonNull<Rsa>);
+pub(crate) struct LoadedRef(NonNull<Loaded>);
 
-// SAFETY: everything in `Rsa` that changes is atomic or behind a `OnceLock`; the functions of the
+// SAFETY: everything in `Loaded` that changes is atomic or behind a `OnceLock`; the functions of the
 // default provider and of libcrypto may be called from any thread.
-unsafe impl Send for RsaRef {}
+unsafe impl Send for LoadedRef {}
 // SAFETY: as above.
-unsafe impl Sync for RsaRef {}
+unsafe impl Sync for LoadedRef {}
 
-impl Deref for RsaRef {
-    type Target = Rsa;
+impl Deref for LoadedRef {
+    type Target = Loaded;
 
-    fn deref(&self) -> &Rsa {
+    fn deref(&self) -> &Loaded {
         // SAFETY: see the type: it outlives what holds this reference. It is only ever shared.
         unsafe { self.0.as_ref() }
     }
 }
 
-impl Rsa {
+impl Loaded {
     /// The backend for new keys; `None` if they are to be left to software.
     pub(crate) fn backend(&self) -> Option<Backend> {
         match self.configuration.lanes {
@@ -63,6 +65,12 @@ impl Rsa {
         }
     }
 
+    /// Whether lanes are to be used for curves, too.
+    pub(crate) fn offers_curves(&self) -> bool {
+        let offered = |backend| x25519::offered(backend) && ec::offered(backend);
+        self.backend().is_some_and(offered) && self.default.curves.is_some()
+    }
+
     /// When an instance that is made here runs a batch.
     pub(crate) fn policy(&self) -> Policy {
         self.configuration.policy
@@ -71,8 +79,8 @@ impl Rsa {
     /// What batches and software cost on this machine, measured when first asked for.
     pub(crate) fn costs(&self, backend: Backend) -> Costs {
         *self.costs.get_or_init(|| {
-            slipstream_offload::calibration::calibrate(backend, |size| {
-                self.default.private_operation_cost(size)
+            slipstream_offload::calibration::calibrate(backend, |kind| {
+                self.default.software_cost(kind)
             })
         })
     }
@@ -96,7 +104,7 @@ enum Lanes {
 static BACKEND: Mutex<Option<Option<Backend>>> = Mutex::new(None);
 
 /// The loaded providers that offer something.
-static LOADED: Mutex<Vec<RsaRef>> = Mutex::new(Vec::new());
+static LOADED: Mutex<Vec<LoadedRef>> = Mutex::new(Vec::new());
 
 /// See [`crate::set_backend`].
 pub(crate) fn set_backend(backend: Option<Backend>) {
@@ -104,9 +112,9 @@ pub(crate) fn set_backend(backend: Option<Backend>) {
 }
 
 /// See [`crate::software_cost`].
-pub(crate) fn software_cost(size: Size) -> Option<Duration> {
+pub(crate) fn software_cost(kind: Kind) -> Option<Duration> {
     let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    loaded.last()?.default.private_operation_cost(size)
+    loaded.last()?.default.software_cost(kind)
 }
 
 /// See [`crate::provider_init`].
@@ -120,13 +128,13 @@ pub(crate) unsafe fn initialise(
     context: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let provider = Box::new(match unsafe { Rsa::load(handle, core) } {
-        Ok(rsa) => Provider::offering(rsa),
+    let provider = Box::new(match unsafe { Loaded::load(handle, core) } {
+        Ok(loaded) => Provider::offering(loaded),
         Err(reason) => {
             let status = format!("everything stays with the default provider: {reason}");
             Provider {
                 status: CString::new(status).unwrap_or_default(),
-                rsa: None,
+                loaded: None,
             }
         }
     });
@@ -139,20 +147,23 @@ pub(crate) unsafe fn initialise(
 }
 
 impl Provider {
-    fn offering(rsa: Rsa) -> Self {
-        let status = match rsa.backend() {
+    fn offering(loaded: Loaded) -> Self {
+        let status = match loaded.backend() {
+            Some(backend) if loaded.offers_curves() => {
+                format!("RSA and curves in lanes ({})", backend.name())
+            }
             Some(backend) => format!("RSA in lanes ({})", backend.name()),
-            None if rsa.configuration.lanes == Lanes::Off => "lanes are switched off".into(),
+            None if loaded.configuration.lanes == Lanes::Off => "lanes are switched off".into(),
             None => "RSA in software: this CPU has no lanes".into(),
         };
-        let rsa = Box::new(rsa);
+        let loaded = Box::new(loaded);
         LOADED
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(RsaRef::from(&rsa));
+            .push(LoadedRef::from(&loaded));
         Self {
             status: CString::new(status).unwrap_or_default(),
-            rsa: Some(rsa),
+            loaded: Some(loaded),
         }
     }
 
@@ -160,20 +171,20 @@ impl Provider {
     ///
     /// # Safety
     /// `context` must be the context that [`initialise`] gave to the core.
-    pub(crate) unsafe fn rsa(context: *mut c_void) -> Option<RsaRef> {
+    pub(crate) unsafe fn loaded(context: *mut c_void) -> Option<LoadedRef> {
         // SAFETY: the caller's promise; a provider is only ever shared until its teardown.
         let provider = unsafe { &*context.cast::<Provider>() };
-        provider.rsa.as_ref().map(RsaRef::from)
+        provider.loaded.as_ref().map(LoadedRef::from)
     }
 }
 
-impl From<&Box<Rsa>> for RsaRef {
-    fn from(rsa: &Box<Rsa>) -> Self {
-        Self(NonNull::from(&**rsa))
+impl From<&Box<Loaded>> for LoadedRef {
+    fn from(loaded: &Box<Loaded>) -> Self {
+        Self(NonNull::from(&**loaded))
     }
 }
 
-impl Rsa {
+impl Loaded {
     /// # Safety
     /// As for [`initialise`].
     unsafe fn load(handle: *const CoreHandle, core: *const Dispatch) -> Result<Self, String> {
@@ -237,6 +248,7 @@ static PROVIDER: Table<Dispatch, { ffi::Provider::LENGTH }> = ffi::Provider {
     gettable_params,
     get_params,
     query_operation,
+    get_capabilities,
 }
 .table();
 
@@ -244,16 +256,16 @@ unsafe extern "C" fn teardown(context: *mut c_void) {
     // SAFETY: the context that `initialise` gave to the core, which passes it here once, when no
     // key and no context is left.
     let provider = unsafe { Box::from_raw(context.cast::<Provider>()) };
-    if let Some(rsa) = &provider.rsa {
-        let gone = RsaRef::from(rsa).0;
+    if let Some(loaded) = &provider.loaded {
+        let gone = LoadedRef::from(loaded).0;
         LOADED
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .retain(|rsa| rsa.0 != gone);
+            .retain(|loaded| loaded.0 != gone);
     }
 }
 
-static PARAMETERS: Table<Param, 8> = Table([
+static PARAMETERS: Table<Param, 10> = Table([
     describe(c"name", UTF8_PTR),
     describe(c"version", UTF8_PTR),
     describe(c"buildinfo", UTF8_PTR),
@@ -261,6 +273,8 @@ static PARAMETERS: Table<Param, 8> = Table([
     describe(c"keys-with-lanes", ffi::UNSIGNED_INTEGER),
     describe(c"keys-without-lanes", ffi::UNSIGNED_INTEGER),
     describe(c"lane-operations", ffi::UNSIGNED_INTEGER),
+    describe(c"keys-made-ahead", ffi::UNSIGNED_INTEGER),
+    describe(c"nonces-made-ahead", ffi::UNSIGNED_INTEGER),
     Param::END,
 ]);
 
@@ -281,6 +295,8 @@ unsafe extern "C" fn get_params(context: *mut c_void, params: *mut Param) -> c_i
         (c"keys-with-lanes", counts::KEYS_WITH_LANES.get()),
         (c"keys-without-lanes", counts::KEYS_WITHOUT_LANES.get()),
         (c"lane-operations", counts::LANE_OPERATIONS.get()),
+        (c"keys-made-ahead", counts::KEYS_MADE_AHEAD.get()),
+        (c"nonces-made-ahead", counts::NONCES_MADE_AHEAD.get()),
     ];
     let mut answered = true;
     for (key, text) in texts {
@@ -301,19 +317,53 @@ const VERSION: &CStr =
         Err(_) => panic!("a version has no NUL"),
     };
 
-const fn rsa(implementation: &'static [Dispatch]) -> Table<Algorithm, 2> {
-    let algorithm = Algorithm {
-        names: c"RSA:rsaEncryption:1.2.840.113549.1.1.1".as_ptr(),
+const fn algorithm(
+    names: &'static CStr,
+    implementation: &'static [Dispatch],
+    description: &'static CStr,
+) -> Algorithm {
+    Algorithm {
+        names: names.as_ptr(),
         properties: c"provider=slipstream".as_ptr(),
         implementation: implementation.as_ptr(),
-        description: c"RSA, private operations in lanes".as_ptr(),
-    };
-    Table([algorithm, Algorithm::END])
+        description: description.as_ptr(),
+    }
 }
 
-static KEYMGMT: Table<Algorithm, 2> = rsa(&key::FUNCTIONS.0);
-static SIGNATURE: Table<Algorithm, 2> = rsa(&signature::FUNCTIONS.0);
-static ASYM_CIPHER: Table<Algorithm, 2> = rsa(&asym_cipher::FUNCTIONS.0);
+const fn rsa(implementation: &'static [Dispatch]) -> Algorithm {
+    algorithm(
+        rsa::NAMES,
+        implementation,
+        c"RSA, private operations in lanes",
+    )
+}
+
+const fn x25519(implementation: &'static [Dispatch]) -> Algorithm {
+    algorithm(curve::X25519_NAMES, implementation, c"X25519 in lanes")
+}
+
+const fn ec(names: &'static CStr, implementation: &'static [Dispatch]) -> Algorithm {
+    algorithm(names, implementation, c"NIST curves in lanes")
+}
+
+/// Tables of algorithms. Those of the curves stand first, so that the tables can be offered without them.
+static KEYMGMT: Table<Algorithm, 4> = Table([
+    x25519(&curve::X25519_KEYMGMT.0),
+    ec(curve::EC_NAMES, &curve::EC_KEYMGMT.0),
+    rsa(&rsa::KEYMGMT.0),
+    Algorithm::END,
+]);
+static SIGNATURE: Table<Algorithm, 3> = Table([
+    ec(curve::ECDSA_NAME, &curve::ECDSA.0),
+    rsa(&rsa::SIGNATURE.0),
+    Algorithm::END,
+]);
+static KEYEXCH: Table<Algorithm, 3> = Table([
+    x25519(&curve::X25519_KEYEXCH.0),
+    ec(curve::ECDH_NAME, &curve::ECDH.0),
+    Algorithm::END,
+]);
+static ASYM_CIPHER: Table<Algorithm, 2> = Table([rsa(&rsa::ASYM_CIPHER.0), Algorithm::END]);
 
 unsafe extern "C" fn query_operation(
     context: *mut c_void,
@@ -323,15 +373,34 @@ unsafe extern "C" fn query_operation(
     // SAFETY: the core passes room for its answer: the table may be cached.
     unsafe { *no_cache = 0 };
     // SAFETY: the context that `initialise` gave to the core.
-    let Some(rsa) = (unsafe { Provider::rsa(context) }) else {
+    let Some(loaded) = (unsafe { Provider::loaded(context) }) else {
         return std::ptr::null();
     };
     match operation {
-        ffi::OP_KDF if rsa.default.kdfs.is_some() => kdf::ALGORITHMS.0.as_ptr(),
-        ffi::OP_KEYMGMT => KEYMGMT.0.as_ptr(),
-        ffi::OP_SIGNATURE => SIGNATURE.0.as_ptr(),
+        ffi::OP_KDF if loaded.default.kdfs.is_some() => kdf::ALGORITHMS.0.as_ptr(),
+        ffi::OP_KEYMGMT if loaded.offers_curves() => KEYMGMT.0.as_ptr(),
+        ffi::OP_KEYMGMT => KEYMGMT.0[2..].as_ptr(),
+        ffi::OP_KEYEXCH if loaded.offers_curves() => KEYEXCH.0.as_ptr(),
+        ffi::OP_SIGNATURE if loaded.offers_curves() => SIGNATURE.0.as_ptr(),
+        ffi::OP_SIGNATURE => SIGNATURE.0[1..].as_ptr(),
         ffi::OP_ASYM_CIPHER => ASYM_CIPHER.0.as_ptr(),
         _ => std::ptr::null(),
+    }
+}
+
+unsafe extern "C" fn get_capabilities(
+    context: *mut c_void,
+    capability: *const c_char,
+    callback: Option<Callback>,
+    argument: *mut c_void,
+) -> c_int {
+    // SAFETY: the context that `initialise` gave to the core.
+    match (unsafe { Provider::loaded(context) }, callback) {
+        // SAFETY: what the core passes.
+        (Some(loaded), Some(callback)) => unsafe {
+            curve::get_capabilities(loaded, capability, callback, argument)
+        },
+        _ => 1,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::ffi::{self, Param};
 use crate::kdf::Function;
 use crate::kdf::derivation::AllKnown;
 use crate::kdf::settings::Settings;
-use crate::provider::RsaRef;
+use crate::provider::LoadedRef;
 
 /// What the key derivations of one loaded provider share.
 pub(crate) struct Kdfs {
@@ -29,14 +29,18 @@ impl Kdfs {
 /// One key derivation function, as its contexts hold it.
 #[derive(Clone, Copy)]
 pub(super) struct Shared {
-    rsa: RsaRef,
+    loaded: LoadedRef,
     pub(super) function: Function,
 }
 
 impl Shared {
     /// `None` if it is not offered.
-    pub(super) fn new(rsa: RsaRef, function: Function) -> Option<Self> {
-        rsa.default.kdfs.is_some().then_some(Self { rsa, function })
+    pub(super) fn new(loaded: LoadedRef, function: Function) -> Option<Self> {
+        loaded
+            .default
+            .kdfs
+            .is_some()
+            .then_some(Self { loaded, function })
     }
 
     pub(super) fn known(&self) -> &AllKnown {
@@ -50,11 +54,11 @@ impl Shared {
 
     /// What they want as provider context.
     pub(super) fn provider(&self) -> *mut c_void {
-        self.rsa.default.context
+        self.loaded.default.context
     }
 
     fn kdfs(&self) -> &Kdfs {
-        let kdfs = self.rsa.default.kdfs.as_ref();
+        let kdfs = self.loaded.default.kdfs.as_ref();
         kdfs.expect("checked when this was made, and never changed")
     }
 }

@@ -306,5 +306,5 @@ unsafe extern "C" fn settable_ctx_params<K: Kind>(
 /// `provider` must be the provider context that the core passes.
 unsafe fn shared<K: Kind>(provider: *mut c_void) -> Option<Shared> {
     // SAFETY: the caller's promise.
-    Shared::new(unsafe { Provider::rsa(provider) }?, K::FUNCTION)
+    Shared::new(unsafe { Provider::loaded(provider) }?, K::FUNCTION)
 }

@@ -14,13 +14,14 @@ use openssl::rsa::{Rsa, RsaPrivateKeyBuilder};
 use openssl_sys as sys;
 use slipstream_lanes::Backend;
 use slipstream_lanes::rsa::Size;
-use slipstream_offload::JobToken;
 use slipstream_offload::accelerator::{Moment, WorkerLanes};
+use slipstream_offload::ahead::Ahead;
 use slipstream_offload::calibration::example_key;
 use slipstream_offload::counters::Counters;
 use slipstream_offload::fiber::{Fiber, Fibers, Progress};
 use slipstream_offload::instance::{self, Instance};
 use slipstream_offload::policy::{Costs, Policy};
+use slipstream_offload::{JobToken, Kind};
 use slipstream_openssl::ffi::{CoreHandle, Dispatch};
 
 type ProviderInit = unsafe extern "C" fn(
@@ -64,6 +65,8 @@ pub fn exclusive() -> MutexGuard<'static, ()> {
         [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     LOADED.call_once(|| {
+        // Every algorithm, on any CPU.
+        slipstream_openssl::set_backend(Some(Backend::Portable));
         // SAFETY: texts end with NUL; a null context is the process's own.
         unsafe {
             let (name, init) = (c"slipstream".as_ptr(), slipstream_openssl::provider_init);
@@ -77,6 +80,7 @@ pub fn exclusive() -> MutexGuard<'static, ()> {
                 assert!(!provider.is_null());
                 loaded.store(provider, Ordering::Relaxed);
             }
+            std::hint::black_box(&PROVIDERS);
             let query = c"?provider=slipstream".as_ptr();
             assert_eq!(EVP_set_default_properties(std::ptr::null_mut(), query), 1);
         }
@@ -294,15 +298,19 @@ pub fn on_fibers(backend: Backend, jobs: Vec<Box<dyn FnOnce()>>) -> Counters {
     counters
 }
 
-/// An instance of this thread that always uses lanes.
+/// An instance of this thread that always uses lanes and makes keys and nonces ahead.
 pub fn install(backend: Backend) {
     slipstream_openssl::set_backend(Some(backend));
     let costs = Costs {
-        batch: [Some(Duration::ZERO); Size::ALL.len()],
+        batch: [Some(Duration::ZERO); Kind::COUNT],
         ..Costs::default()
     };
     let lanes = WorkerLanes::new(backend, Policy::AtLeast(1), costs);
-    instance::install(Instance::new(Box::new(lanes), 64).expect("an instance"));
+    let mut instance = Instance::new(Box::new(lanes), 64).expect("an instance");
+    if let Some(ahead) = Ahead::new(backend, 16) {
+        instance.make_ahead(ahead);
+    }
+    instance::install(instance);
 }
 
 fn keep(paused: &mut HashMap<usize, Fiber>, token: usize, progress: Progress) {

@@ -6,6 +6,9 @@ use std::io::Write;
 use foreign_types_shared::ForeignType;
 use openssl::pkey::{PKey, Private};
 use openssl_sys as sys;
+use slipstream_lanes::ec::Curve;
+use slipstream_lanes::rsa::Size;
+use slipstream_offload::Kind;
 
 use crate::async_jobs::{ASYNC_FINISH, ASYNC_PAUSE, Job};
 use crate::common::{EVP_PKEY_Q_keygen, OSSL_PROVIDER_add_builtin, exclusive};
@@ -127,7 +130,10 @@ impl Drop for Library {
 fn threads_with_asynchronous_jobs_get_an_instance_of_their_own() {
     let _turn = exclusive();
     let library = Library::new("lanes = portable\nflush = always");
-    assert_eq!(library.text(c"buildinfo"), "RSA in lanes (portable)");
+    assert_eq!(
+        library.text(c"buildinfo"),
+        "RSA and curves in lanes (portable)"
+    );
     let key = library.key(c"provider=slipstream").expect("a key");
     let before = library.number(c"lane-operations");
     for _ in 0..2 {
@@ -184,7 +190,10 @@ fn with_an_unknown_value_everything_stays_with_the_default_provider() {
 #[test]
 fn the_cost_of_software_is_measured_while_the_provider_is_loaded() {
     let _turn = exclusive();
-    let costs = slipstream_lanes::rsa::Size::ALL
-        .map(|size| slipstream_openssl::software_cost(size).expect("a cost"));
+    let cost = |kind| slipstream_openssl::software_cost(kind).expect("a cost");
+    let costs = Size::ALL.map(Kind::Rsa).map(cost);
     assert!(costs.is_sorted() && !costs[0].is_zero(), "{costs:?}");
+    let costs = Curve::ALL.map(Kind::Ecdh).map(cost);
+    assert!(costs.is_sorted() && !costs[0].is_zero(), "{costs:?}");
+    assert!(!cost(Kind::X25519).is_zero());
 }

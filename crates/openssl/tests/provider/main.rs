@@ -3,6 +3,7 @@
 mod async_jobs;
 mod common;
 mod configuration;
+mod curves;
 mod digest_sign;
 mod kdf;
 mod memory;

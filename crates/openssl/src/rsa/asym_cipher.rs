@@ -2,48 +2,44 @@
 //! key exchange is computed in lanes where it can be paused.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use slipstream_lanes::rsa::PrivateKey;
 use slipstream_offload::request::Operand;
+use slipstream_offload::{Kind, Operation};
 use zeroize::Zeroizing;
 
+use super::key::Key;
+use super::premaster::{self, SECRET_BYTES, Versions};
 use crate::ffi::{self, Dispatch, Param, RSA_PKCS1_WITH_TLS_PADDING, Table};
 use crate::job;
-use crate::key::Key;
+use crate::object::{self, DefaultObject, Object};
 use crate::param::Lent;
-use crate::premaster::{self, SECRET_BYTES, Versions};
-use crate::provider::{Provider, RsaRef};
+use crate::provider::{LoadedRef, Provider};
 
 /// An encryption or decryption as OpenSSL holds it.
 struct Context {
-    rsa: RsaRef,
+    loaded: LoadedRef,
     /// The default provider's context.
-    default: NonNull<c_void>,
+    default: DefaultObject,
     /// The key, while it decrypts and if it has a form for lanes.
     key: Option<Arc<PrivateKey>>,
 }
 
+impl Object for Context {}
+
 impl Context {
     /// # Safety
-    /// `context` must be one that this module made, that has not been freed, and that nobody else
-    /// uses meanwhile.
-    unsafe fn borrow<'a>(context: *mut c_void) -> &'a mut Self {
-        // SAFETY: the caller's promise.
-        unsafe { &mut *context.cast::<Self>() }
-    }
-
-    fn own(rsa: RsaRef, default: *mut c_void) -> Option<Self> {
+    /// `default` must be null or what a function of [`ffi::AsymCipher`] has just made.
+    unsafe fn own(loaded: LoadedRef, default: *mut c_void) -> Option<Self> {
         Some(Self {
-            rsa,
-            default: NonNull::new(default)?,
+            loaded,
+            // SAFETY: the caller's promise.
+            default: unsafe {
+                DefaultObject::own(default, loaded.default.rsa.asym_cipher.freectx)
+            }?,
             key: None,
         })
-    }
-
-    fn into_raw(self) -> *mut c_void {
-        Box::into_raw(Box::new(self)).cast()
     }
 
     fn default(&self) -> *mut c_void {
@@ -61,10 +57,13 @@ impl Context {
         }
         let mut versions = None;
         let mut secret = Zeroizing::new([0; SECRET_BYTES]);
-        let decrypted = job::private_operation(self.rsa, key, || {
+        let decrypted = job::compute(self.loaded, key.backend(), Kind::Rsa(key.size()), || {
             versions = Some(self.tls_versions()?);
             getrandom::fill(&mut *secret).ok()?;
-            Some(Operand::new(input))
+            Some(Operation::RsaPrivate {
+                key: key.clone(),
+                input: Operand::new(input),
+            })
         })?;
         premaster::select(decrypted.as_slice(), versions?, &mut secret);
         Some(secret)
@@ -81,7 +80,8 @@ impl Context {
         ];
         let params = Lent::as_mut_ptr(&mut params);
         // SAFETY: a context of the default provider and an array that ends with a null key.
-        let read = unsafe { (self.rsa.default.asym_cipher.get_ctx_params)(self.default(), params) };
+        let read =
+            unsafe { (self.loaded.default.rsa.asym_cipher.get_ctx_params)(self.default(), params) };
         if read != 1 || pad_mode != RSA_PKCS1_WITH_TLS_PADDING || client == 0 {
             return None;
         }
@@ -94,13 +94,6 @@ impl Context {
     }
 }
 
-impl Drop for Context {
-    fn drop(&mut self) {
-        // SAFETY: a context of the default provider that is ours alone.
-        unsafe { (self.rsa.default.asym_cipher.freectx)(self.default.as_ptr()) };
-    }
-}
-
 /// The functions of `OSSL_OP_ASYM_CIPHER`.
 pub(crate) static FUNCTIONS: Table<Dispatch, { ffi::AsymCipher::LENGTH }> = ffi::AsymCipher {
     newctx,
@@ -108,7 +101,7 @@ pub(crate) static FUNCTIONS: Table<Dispatch, { ffi::AsymCipher::LENGTH }> = ffi:
     encrypt,
     decrypt_init,
     decrypt,
-    freectx,
+    freectx: object::free::<Context>,
     dupctx,
     get_ctx_params,
     gettable_ctx_params,
@@ -119,31 +112,28 @@ pub(crate) static FUNCTIONS: Table<Dispatch, { ffi::AsymCipher::LENGTH }> = ffi:
 
 unsafe extern "C" fn newctx(provider: *mut c_void) -> *mut c_void {
     // SAFETY: the core passes the context of this provider.
-    let Some(rsa) = (unsafe { Provider::rsa(provider) }) else {
+    let Some(loaded) = (unsafe { Provider::loaded(provider) }) else {
         return std::ptr::null_mut();
     };
     // SAFETY: the default provider's own context.
-    let default = unsafe { (rsa.default.asym_cipher.newctx)(rsa.default.context) };
-    Context::own(rsa, default).map_or(std::ptr::null_mut(), Context::into_raw)
-}
-
-unsafe extern "C" fn freectx(context: *mut c_void) {
-    if !context.is_null() {
-        // SAFETY: a context that `into_raw` made, which the core frees once.
-        drop(unsafe { Box::from_raw(context.cast::<Context>()) });
-    }
+    object::into_raw(unsafe {
+        let default = (loaded.default.rsa.asym_cipher.newctx)(loaded.default.context);
+        Context::own(loaded, default)
+    })
 }
 
 unsafe extern "C" fn dupctx(context: *mut c_void) -> *mut c_void {
     // SAFETY: the core passes one of our contexts.
-    let context = unsafe { Context::borrow(context) };
+    let context = unsafe { Context::borrow_mut(context) };
     // SAFETY: a context of the default provider.
-    let default = unsafe { (context.rsa.default.asym_cipher.dupctx)(context.default()) };
-    let Some(mut copy) = Context::own(context.rsa, default) else {
-        return std::ptr::null_mut();
+    let copy = unsafe {
+        let default = (context.loaded.default.rsa.asym_cipher.dupctx)(context.default());
+        Context::own(context.loaded, default)
     };
-    copy.key = context.key.clone();
-    copy.into_raw()
+    object::into_raw(copy.map(|copy| Context {
+        key: context.key.clone(),
+        ..copy
+    }))
 }
 
 unsafe extern "C" fn encrypt_init(
@@ -152,11 +142,11 @@ unsafe extern "C" fn encrypt_init(
     params: *const Param,
 ) -> c_int {
     // SAFETY: the core passes one of our contexts.
-    let context = unsafe { Context::borrow(context) };
+    let context = unsafe { Context::borrow_mut(context) };
     context.key = None;
     // SAFETY: the core passes null or one of our keys.
     let key = unsafe { Key::borrow(key) }.map_or(std::ptr::null_mut(), Key::default_key);
-    let init = context.rsa.default.asym_cipher.encrypt_init;
+    let init = context.loaded.default.rsa.asym_cipher.encrypt_init;
     // SAFETY: a context and a key of the default provider, and the core's array.
     unsafe { init(context.default(), key, params) }
 }
@@ -167,11 +157,11 @@ unsafe extern "C" fn decrypt_init(
     params: *const Param,
 ) -> c_int {
     // SAFETY: the core passes one of our contexts.
-    let context = unsafe { Context::borrow(context) };
+    let context = unsafe { Context::borrow_mut(context) };
     // SAFETY: the core passes null or one of our keys.
     let key = unsafe { Key::borrow(key) };
     let default_key = key.map_or(std::ptr::null_mut(), Key::default_key);
-    let init = context.rsa.default.asym_cipher.decrypt_init;
+    let init = context.loaded.default.rsa.asym_cipher.decrypt_init;
     // SAFETY: a context and a key of the default provider, and the core's array.
     let initialised = unsafe { init(context.default(), default_key, params) };
     if initialised == 1 {
@@ -189,7 +179,7 @@ unsafe extern "C" fn decrypt(
     input_length: usize,
 ) -> c_int {
     // SAFETY: the core passes one of our contexts.
-    let context = unsafe { Context::borrow(context) };
+    let context = unsafe { Context::borrow_mut(context) };
     // SAFETY: the core passes as many bytes as it says.
     let ciphertext = unsafe { ffi::bytes(input, input_length) };
     if !output.is_null()
@@ -203,7 +193,7 @@ unsafe extern "C" fn decrypt(
         }
         return 1;
     }
-    let decrypt = context.rsa.default.asym_cipher.decrypt;
+    let decrypt = context.loaded.default.rsa.asym_cipher.decrypt;
     // SAFETY: a context of the default provider, and what the core passes.
     unsafe { decrypt(context.default(), output, length, room, input, input_length) }
 }
@@ -213,8 +203,8 @@ macro_rules! hand_over {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         unsafe extern "C" fn $name(context: *mut c_void, $($argument: $type),*) -> c_int {
             // SAFETY: the core passes one of our contexts.
-            let context = unsafe { Context::borrow(context) };
-            let function = context.rsa.default.asym_cipher.$name;
+            let context = unsafe { Context::borrow_mut(context) };
+            let function = context.loaded.default.rsa.asym_cipher.$name;
             // SAFETY: a context of the default provider, and what the core passes.
             unsafe { function(context.default(), $($argument),*) }
         }
@@ -238,15 +228,14 @@ macro_rules! hand_over_tables {
     ($($name:ident)*) => {$(
         unsafe extern "C" fn $name(context: *mut c_void, provider: *mut c_void) -> *const Param {
             // SAFETY: the core passes the context of this provider.
-            let Some(rsa) = (unsafe { Provider::rsa(provider) }) else { return std::ptr::null() };
-            let context = if context.is_null() {
-                context
-            } else {
-                // SAFETY: one of our contexts.
-                unsafe { Context::borrow(context) }.default()
+            let Some(loaded) = (unsafe { Provider::loaded(provider) }) else {
+                return std::ptr::null();
             };
+            // SAFETY: null or one of our contexts.
+            let context = unsafe { Context::borrow(context) };
+            let context = context.map_or(std::ptr::null_mut(), Context::default);
             // SAFETY: contexts of the default provider.
-            unsafe { (rsa.default.asym_cipher.$name)(context, rsa.default.context) }
+            unsafe { (loaded.default.rsa.asym_cipher.$name)(context, loaded.default.context) }
         }
     )*};
 }

@@ -6,17 +6,14 @@ use std::ffi::c_int;
 use slipstream_offload::request::Operand;
 use zeroize::Zeroizing;
 
-use crate::digest::{Digest, Hashes, LONGEST};
+use crate::digest::{Digest, Hashes, LONGEST, NAME_BYTES};
 use crate::ffi::{RSA_PKCS1_PADDING, RSA_PKCS1_PSS_PADDING};
 use crate::param::Lent;
-use crate::provider::RsaRef;
-
-/// Room for the name of a digest (`OSSL_MAX_NAME_SIZE`).
-pub(crate) const NAME_BYTES: usize = 50;
+use crate::provider::LoadedRef;
 
 /// How a signature context of the default provider would encode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scheme {
+pub(super) enum Scheme {
     /// EMSA-PKCS1-v1_5, or its padding round the caller's own bytes.
     Pkcs1 { digest: Option<Digest> },
     /// EMSA-PSS. The salt length is a number of bytes or, if negative, one of OpenSSL's rules.
@@ -42,7 +39,7 @@ impl Scheme {
     ///
     /// # Safety
     /// `context` must be an initialised signature context of the default provider.
-    pub(crate) unsafe fn of(rsa: RsaRef, context: *mut std::ffi::c_void) -> Option<Self> {
+    pub(super) unsafe fn of(loaded: LoadedRef, context: *mut std::ffi::c_void) -> Option<Self> {
         let mut pad_mode = 0;
         let mut salt_length = 0;
         let mut digest = [0; NAME_BYTES];
@@ -56,7 +53,7 @@ impl Scheme {
         ];
         // SAFETY: the caller's promise; an array that ends with a null key.
         let read = unsafe {
-            (rsa.default.signature.get_ctx_params)(context, Lent::as_mut_ptr(&mut params))
+            (loaded.default.rsa.signature.get_ctx_params)(context, Lent::as_mut_ptr(&mut params))
         };
         if read != 1 {
             return None;
@@ -84,7 +81,7 @@ impl Scheme {
 
     /// Encodes `hash` for a modulus of `length` whole bytes whose top bit is set. `None` if the
     /// default provider would refuse it, or if the system has no random bytes.
-    pub(crate) fn encode(self, rsa: RsaRef, hash: &[u8], length: usize) -> Option<Operand> {
+    pub(super) fn encode(self, loaded: LoadedRef, hash: &[u8], length: usize) -> Option<Operand> {
         match self {
             Self::Pkcs1 { digest } => encode_pkcs1(digest, hash, length),
             Self::Pss {
@@ -96,7 +93,7 @@ impl Scheme {
                 let mut salt = Zeroizing::new([0; slipstream_offload::request::OPERAND_BYTES]);
                 let salt = &mut salt[..salt_length];
                 getrandom::fill(salt).ok()?;
-                encode_pss(rsa, digest, mask_digest, hash, salt, length)
+                encode_pss(loaded, digest, mask_digest, hash, salt, length)
             }
         }
     }
@@ -123,7 +120,7 @@ fn encode_pkcs1(digest: Option<Digest>, hash: &[u8], length: usize) -> Option<Op
 
 /// RFC 8017 section 9.1.1, for emBits = 8 * length - 1.
 fn encode_pss(
-    rsa: RsaRef,
+    loaded: LoadedRef,
     digest: Digest,
     mask_digest: Digest,
     hash: &[u8],
@@ -139,19 +136,19 @@ fn encode_pss(
     let mut encoded = Operand::zeroed(length);
     let (db, tail) = encoded.as_mut_slice().split_at_mut(masked);
     let (digest_of_all, trailer) = tail.split_at_mut(digest.length());
-    Hashes::new(rsa, digest)?.hash(&[&[0; 8], hash, salt], digest_of_all)?;
+    Hashes::new(loaded, digest)?.hash(&[&[0; 8], hash, salt], digest_of_all)?;
     trailer[0] = 0xbc;
     let (padding, salt_in_db) = db.split_at_mut(masked - salt.len());
     padding[padding.len() - 1] = 1;
     salt_in_db.copy_from_slice(salt);
-    mask(rsa, mask_digest, digest_of_all, db)?;
+    mask(loaded, mask_digest, digest_of_all, db)?;
     db[0] &= 0x7f;
     Some(encoded)
 }
 
 /// MGF1 (RFC 8017 appendix B.2.1), added to `data`.
-fn mask(rsa: RsaRef, digest: Digest, seed: &[u8], data: &mut [u8]) -> Option<()> {
-    let mut hashes = Hashes::new(rsa, digest)?;
+fn mask(loaded: LoadedRef, digest: Digest, seed: &[u8], data: &mut [u8]) -> Option<()> {
+    let mut hashes = Hashes::new(loaded, digest)?;
     for (counter, block) in (0_u32..).zip(data.chunks_mut(digest.length())) {
         let mut mask = [0; LONGEST];
         let mask = &mut mask[..block.len()];

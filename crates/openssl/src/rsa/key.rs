@@ -1,7 +1,6 @@
-//! Key management: the default provider's keys, each with its form for lanes.
+//! Key management of RSA: the default provider's keys, each with its form for lanes.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
 use slipstream_lanes::rsa::{Components, PrivateKey, Size};
@@ -13,132 +12,107 @@ use crate::default_provider::DefaultProvider;
 use crate::ffi::{
     self, Callback, Dispatch, Param, SELECT_KEYPAIR, SELECT_PRIVATE_KEY, Table, UNSIGNED_INTEGER,
 };
+use crate::object::{self, DefaultObject, Object};
 use crate::param::{Lent, describe, find};
-use crate::provider::{Provider, RsaRef};
+use crate::provider::{LoadedRef, Provider};
 
 /// An RSA key as OpenSSL holds it.
-pub(crate) struct Key {
-    rsa: RsaRef,
-    default: DefaultKey,
+pub(super) struct Key {
+    loaded: LoadedRef,
+    default: DefaultObject,
     /// Made when the key is imported, or when a key from elsewhere first signs or decrypts.
     lanes: OnceLock<Option<Arc<PrivateKey>>>,
 }
 
-impl Key {
-    /// The key behind a pointer of OpenSSL's; `None` if that is null.
-    ///
-    /// # Safety
-    /// `key` must be null or a key that this module made and that has not been freed.
-    pub(crate) unsafe fn borrow<'a>(key: *const c_void) -> Option<&'a Self> {
-        // SAFETY: the caller's promise; a key is only ever shared until it is freed.
-        unsafe { key.cast::<Self>().as_ref() }
-    }
+impl Object for Key {}
 
+impl Key {
     /// The form for lanes; `None` if the key is public, or not one that lanes can use.
-    pub(crate) fn lanes(&self) -> Option<&Arc<PrivateKey>> {
+    pub(super) fn lanes(&self) -> Option<&Arc<PrivateKey>> {
         self.lanes.get_or_init(|| self.export_to_lanes()).as_ref()
     }
 
     /// What the default provider's functions take as key.
-    pub(crate) fn default_key(&self) -> *mut c_void {
+    pub(super) fn default_key(&self) -> *mut c_void {
         self.default.as_ptr()
     }
 
-    /// A key of ours round one that the default provider has made; null for null.
-    fn wrap(rsa: RsaRef, data: *mut c_void) -> *mut c_void {
-        let Some(default) = DefaultKey::own(&rsa.default, data) else {
-            return std::ptr::null_mut();
-        };
-        Box::into_raw(Box::new(Self {
-            rsa,
-            default,
+    /// A key of ours round one that the default provider has made; `None` for null.
+    ///
+    /// # Safety
+    /// As for [`own`].
+    unsafe fn wrap(loaded: LoadedRef, data: *mut c_void) -> Option<Self> {
+        Some(Self {
+            loaded,
+            // SAFETY: the caller's promise.
+            default: unsafe { own(&loaded.default, data) }?,
             lanes: OnceLock::new(),
-        }))
-        .cast()
+        })
     }
 
     fn export_to_lanes(&self) -> Option<Arc<PrivateKey>> {
         unsafe extern "C" fn receive(params: *const Param, argument: *mut c_void) -> c_int {
             // SAFETY: the argument that is passed to `export` below.
-            let (rsa, key) = unsafe { &mut *argument.cast::<(RsaRef, Option<_>)>() };
+            let (loaded, key) = unsafe { &mut *argument.cast::<(LoadedRef, Option<_>)>() };
             // SAFETY: an array that ends with a null key.
-            *key = unsafe { import_to_lanes(*rsa, params) };
+            *key = unsafe { import_to_lanes(*loaded, params) };
             1
         }
-        let mut received: (RsaRef, Option<Arc<PrivateKey>>) = (self.rsa, None);
+        let mut received: (LoadedRef, Option<Arc<PrivateKey>>) = (self.loaded, None);
         let argument = (&raw mut received).cast();
-        let export = self.rsa.default.keymgmt.export;
+        let export = self.loaded.default.rsa.keymgmt.export;
         // SAFETY: a key of the default provider; `receive` gets the argument that it expects.
         unsafe { export(self.default_key(), SELECT_KEYPAIR, Some(receive), argument) };
         received.1
     }
 }
 
-/// A key of the default provider, which is freed with this.
-pub(crate) struct DefaultKey {
-    data: NonNull<c_void>,
-    free: unsafe extern "C" fn(*mut c_void),
+/// A key of the default provider, to be freed.
+///
+/// # Safety
+/// `data` must be null or what a function of [`ffi::Keymgmt`] has just made.
+unsafe fn own(default: &DefaultProvider, data: *mut c_void) -> Option<DefaultObject> {
+    // SAFETY: the caller's promise.
+    unsafe { DefaultObject::own(data, default.rsa.keymgmt.free) }
 }
 
-impl DefaultKey {
-    /// The published example key of `size`.
-    pub(crate) fn example(provider: &DefaultProvider, size: Size) -> Option<Self> {
-        // SAFETY: the provider's context.
-        let key = Self::own(provider, unsafe {
-            (provider.keymgmt.new)(provider.context)
-        })?;
-        let example = example_key(size);
-        let components = &example.components;
-        let mut numbers = [
-            (c"n", components.modulus),
-            (c"e", components.public_exponent),
-            (c"d", example.private_exponent),
-            (c"rsa-factor1", components.prime1),
-            (c"rsa-factor2", components.prime2),
-            (c"rsa-exponent1", components.exponent1),
-            (c"rsa-exponent2", components.exponent2),
-            (c"rsa-coefficient1", components.coefficient),
-        ]
-        .map(|(name, bytes)| (name, bytes.iter().rev().copied().collect::<Vec<u8>>()));
-        let mut params: Vec<Lent<'_>> = numbers
-            .iter_mut()
-            .map(|(name, bytes)| Lent::big_number(name, bytes))
-            .chain([Lent::END])
-            .collect();
-        let params = Lent::as_mut_ptr(&mut params);
-        // SAFETY: a new key of this provider and an array that ends with a null key.
-        let imported = unsafe { (provider.keymgmt.import)(key.as_ptr(), SELECT_KEYPAIR, params) };
-        (imported == 1).then_some(key)
-    }
-
-    /// For functions of the default provider.
-    pub(crate) fn as_ptr(&self) -> *mut c_void {
-        self.data.as_ptr()
-    }
-
-    fn own(provider: &DefaultProvider, data: *mut c_void) -> Option<Self> {
-        Some(Self {
-            data: NonNull::new(data)?,
-            free: provider.keymgmt.free,
-        })
-    }
-}
-
-impl Drop for DefaultKey {
-    fn drop(&mut self) {
-        // SAFETY: a key of the default provider that nobody else owns.
-        unsafe { (self.free)(self.data.as_ptr()) };
-    }
+/// The published example key of `size`, as the default provider's.
+pub(super) fn example(default: &DefaultProvider, size: Size) -> Option<DefaultObject> {
+    let functions = &default.rsa.keymgmt;
+    // SAFETY: the default provider's own context.
+    let key = unsafe { own(default, (functions.new)(default.context)) }?;
+    let example = example_key(size);
+    let components = &example.components;
+    let mut numbers = [
+        (c"n", components.modulus),
+        (c"e", components.public_exponent),
+        (c"d", example.private_exponent),
+        (c"rsa-factor1", components.prime1),
+        (c"rsa-factor2", components.prime2),
+        (c"rsa-exponent1", components.exponent1),
+        (c"rsa-exponent2", components.exponent2),
+        (c"rsa-coefficient1", components.coefficient),
+    ]
+    .map(|(name, bytes)| (name, bytes.iter().rev().copied().collect::<Vec<u8>>()));
+    let mut params: Vec<Lent<'_>> = numbers
+        .iter_mut()
+        .map(|(name, bytes)| Lent::big_number(name, bytes))
+        .chain([Lent::END])
+        .collect();
+    let params = Lent::as_mut_ptr(&mut params);
+    // SAFETY: a new key of the default provider and an array that ends with a null key.
+    let imported = unsafe { (functions.import)(key.as_ptr(), SELECT_KEYPAIR, params) };
+    (imported == 1).then_some(key)
 }
 
 /// The form for lanes of the private key in `params`, if there is one that lanes can use.
 ///
 /// # Safety
 /// `params` must be null or an array that ends with a null key.
-unsafe fn import_to_lanes(rsa: RsaRef, params: *const Param) -> Option<Arc<PrivateKey>> {
+unsafe fn import_to_lanes(loaded: LoadedRef, params: *const Param) -> Option<Arc<PrivateKey>> {
     // SAFETY: the caller's promise.
     unsafe { find(params, c"d") }?;
-    let key = rsa.backend().and_then(|backend| {
+    let key = loaded.backend().and_then(|backend| {
         // SAFETY: the caller's promise.
         let number = |name| unsafe { big_endian(params, name) };
         // SAFETY: the caller's promise.
@@ -179,8 +153,8 @@ pub(crate) static FUNCTIONS: Table<Dispatch, { ffi::Keymgmt::LENGTH }> = ffi::Ke
     gen_set_params,
     gen_settable_params,
     generate,
-    gen_cleanup,
-    free,
+    gen_cleanup: object::free::<Generation>,
+    free: object::free::<Key>,
     get_params,
     gettable_params,
     has,
@@ -189,6 +163,10 @@ pub(crate) static FUNCTIONS: Table<Dispatch, { ffi::Keymgmt::LENGTH }> = ffi::Ke
     import,
     export,
     dup,
+    gen_set_template: None,
+    set_params: None,
+    settable_params: None,
+    query_operation_name: None,
     import_types: Some(types),
     export_types: Some(types),
 }
@@ -196,20 +174,14 @@ pub(crate) static FUNCTIONS: Table<Dispatch, { ffi::Keymgmt::LENGTH }> = ffi::Ke
 
 unsafe extern "C" fn new(provider: *mut c_void) -> *mut c_void {
     // SAFETY: the core passes the context of this provider.
-    let Some(rsa) = (unsafe { Provider::rsa(provider) }) else {
+    let Some(loaded) = (unsafe { Provider::loaded(provider) }) else {
         return std::ptr::null_mut();
     };
     // SAFETY: the default provider's own context.
-    Key::wrap(rsa, unsafe {
-        (rsa.default.keymgmt.new)(rsa.default.context)
+    object::into_raw(unsafe {
+        let data = (loaded.default.rsa.keymgmt.new)(loaded.default.context);
+        Key::wrap(loaded, data)
     })
-}
-
-unsafe extern "C" fn free(key: *mut c_void) {
-    if !key.is_null() {
-        // SAFETY: a key that `Key::wrap` made, which the core frees once.
-        drop(unsafe { Box::from_raw(key.cast::<Key>()) });
-    }
 }
 
 unsafe extern "C" fn dup(key: *const c_void, selection: c_int) -> *mut c_void {
@@ -218,20 +190,17 @@ unsafe extern "C" fn dup(key: *const c_void, selection: c_int) -> *mut c_void {
         return std::ptr::null_mut();
     };
     // SAFETY: a key of the default provider.
-    let data = unsafe { (key.rsa.default.keymgmt.dup)(key.default_key(), selection) };
-    let Some(default) = DefaultKey::own(&key.rsa.default, data) else {
+    let copy = unsafe {
+        let data = (key.loaded.default.rsa.keymgmt.dup)(key.default_key(), selection);
+        Key::wrap(key.loaded, data)
+    };
+    let Some(mut copy) = copy else {
         return std::ptr::null_mut();
     };
-    let lanes = match key.lanes.get() {
-        Some(lanes) if selection & SELECT_PRIVATE_KEY != 0 => OnceLock::from(lanes.clone()),
-        _ => OnceLock::new(),
-    };
-    Box::into_raw(Box::new(Key {
-        rsa: key.rsa,
-        default,
-        lanes,
-    }))
-    .cast()
+    if selection & SELECT_PRIVATE_KEY != 0 {
+        copy.lanes = key.lanes.clone();
+    }
+    copy.into_raw()
 }
 
 unsafe extern "C" fn import(key: *mut c_void, selection: c_int, params: *const Param) -> c_int {
@@ -241,11 +210,11 @@ unsafe extern "C" fn import(key: *mut c_void, selection: c_int, params: *const P
     };
     // SAFETY: a key of the default provider, and the core's array.
     let imported =
-        unsafe { (key.rsa.default.keymgmt.import)(key.default_key(), selection, params) };
+        unsafe { (key.loaded.default.rsa.keymgmt.import)(key.default_key(), selection, params) };
     if imported == 1 && selection & SELECT_PRIVATE_KEY != 0 {
         // SAFETY: the core's array.
         key.lanes
-            .get_or_init(|| unsafe { import_to_lanes(key.rsa, params) });
+            .get_or_init(|| unsafe { import_to_lanes(key.loaded, params) });
     }
     imported
 }
@@ -256,7 +225,9 @@ unsafe extern "C" fn matches(key: *const c_void, other: *const c_void, selection
         return 0;
     };
     // SAFETY: keys of the default provider.
-    unsafe { (key.rsa.default.keymgmt.matches)(key.default_key(), other.default_key(), selection) }
+    unsafe {
+        (key.loaded.default.rsa.keymgmt.matches)(key.default_key(), other.default_key(), selection)
+    }
 }
 
 /// Functions that only hand over to the default provider's function of the same name.
@@ -266,7 +237,7 @@ macro_rules! hand_over {
             // SAFETY: the core passes null or one of our keys.
             let Some(key) = (unsafe { Key::borrow(key) }) else { return 0 };
             // SAFETY: a key of the default provider, and what the core passes to this function.
-            unsafe { (key.rsa.default.keymgmt.$name)(key.default_key(), $($argument),*) }
+            unsafe { (key.loaded.default.rsa.keymgmt.$name)(key.default_key(), $($argument),*) }
         }
     )*};
 }
@@ -280,11 +251,11 @@ hand_over! {
 
 unsafe extern "C" fn gettable_params(provider: *mut c_void) -> *const Param {
     // SAFETY: the core passes the context of this provider.
-    let Some(rsa) = (unsafe { Provider::rsa(provider) }) else {
+    let Some(loaded) = (unsafe { Provider::loaded(provider) }) else {
         return std::ptr::null();
     };
     // SAFETY: the default provider's own context.
-    unsafe { (rsa.default.keymgmt.gettable_params)(rsa.default.context) }
+    unsafe { (loaded.default.rsa.keymgmt.gettable_params)(loaded.default.context) }
 }
 
 /// What can be imported and exported. These functions get no context, hence are not handed over.
@@ -332,20 +303,14 @@ unsafe extern "C" fn types(selection: c_int) -> *const Param {
     }
 }
 
-/// A key generation: the default provider's context.
+/// A key generation.
 struct Generation {
-    rsa: RsaRef,
-    default: NonNull<c_void>,
+    loaded: LoadedRef,
+    /// The default provider's context.
+    default: DefaultObject,
 }
 
-impl Generation {
-    /// # Safety
-    /// `generation` must be null or one that `gen_init` made and that has not been cleaned up.
-    unsafe fn borrow<'a>(generation: *mut c_void) -> Option<&'a Self> {
-        // SAFETY: the caller's promise; it is only ever shared.
-        unsafe { generation.cast::<Self>().as_ref() }
-    }
-}
+impl Object for Generation {}
 
 unsafe extern "C" fn gen_init(
     provider: *mut c_void,
@@ -353,15 +318,16 @@ unsafe extern "C" fn gen_init(
     params: *const Param,
 ) -> *mut c_void {
     // SAFETY: the core passes the context of this provider.
-    let Some(rsa) = (unsafe { Provider::rsa(provider) }) else {
+    let Some(loaded) = (unsafe { Provider::loaded(provider) }) else {
         return std::ptr::null_mut();
     };
     // SAFETY: the default provider's own context, and the core's array.
-    let default = unsafe { (rsa.default.keymgmt.gen_init)(rsa.default.context, selection, params) };
-    match NonNull::new(default) {
-        Some(default) => Box::into_raw(Box::new(Generation { rsa, default })).cast(),
-        None => std::ptr::null_mut(),
-    }
+    let default = unsafe {
+        let functions = &loaded.default.rsa.keymgmt;
+        let context = (functions.gen_init)(loaded.default.context, selection, params);
+        DefaultObject::own(context, functions.gen_cleanup)
+    };
+    object::into_raw(default.map(|default| Generation { loaded, default }))
 }
 
 unsafe extern "C" fn gen_set_params(generation: *mut c_void, params: *const Param) -> c_int {
@@ -369,7 +335,7 @@ unsafe extern "C" fn gen_set_params(generation: *mut c_void, params: *const Para
     let Some(generation) = (unsafe { Generation::borrow(generation) }) else {
         return 0;
     };
-    let set = generation.rsa.default.keymgmt.gen_set_params;
+    let set = generation.loaded.default.rsa.keymgmt.gen_set_params;
     // SAFETY: a context of the default provider, and the core's array.
     unsafe { set(generation.default.as_ptr(), params) }
 }
@@ -382,11 +348,11 @@ unsafe extern "C" fn gen_settable_params(
     let generation = unsafe { Generation::borrow(generation) };
     let generation = generation.map_or(std::ptr::null_mut(), |known| known.default.as_ptr());
     // SAFETY: the core passes the context of this provider.
-    let Some(rsa) = (unsafe { Provider::rsa(provider) }) else {
+    let Some(loaded) = (unsafe { Provider::loaded(provider) }) else {
         return std::ptr::null();
     };
     // SAFETY: contexts of the default provider.
-    unsafe { (rsa.default.keymgmt.gen_settable_params)(generation, rsa.default.context) }
+    unsafe { (loaded.default.rsa.keymgmt.gen_settable_params)(generation, loaded.default.context) }
 }
 
 unsafe extern "C" fn generate(
@@ -398,19 +364,13 @@ unsafe extern "C" fn generate(
     let Some(generation) = (unsafe { Generation::borrow(generation) }) else {
         return std::ptr::null_mut();
     };
-    let rsa = generation.rsa;
+    let loaded = generation.loaded;
     // SAFETY: a context of the default provider, and the core's callback with its argument.
-    Key::wrap(rsa, unsafe {
-        (rsa.default.keymgmt.generate)(generation.default.as_ptr(), callback, argument)
+    object::into_raw(unsafe {
+        let generate = loaded.default.rsa.keymgmt.generate;
+        Key::wrap(
+            loaded,
+            generate(generation.default.as_ptr(), callback, argument),
+        )
     })
-}
-
-unsafe extern "C" fn gen_cleanup(generation: *mut c_void) {
-    if generation.is_null() {
-        return;
-    }
-    // SAFETY: a generation that `gen_init` made, which the core cleans up once.
-    let generation = unsafe { Box::from_raw(generation.cast::<Generation>()) };
-    // SAFETY: a context of the default provider, not used again.
-    unsafe { (generation.rsa.default.keymgmt.gen_cleanup)(generation.default.as_ptr()) };
 }

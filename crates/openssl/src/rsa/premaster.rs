@@ -3,16 +3,16 @@
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 /// Bytes of a premaster secret (`SSL_MAX_MASTER_KEY_LENGTH`).
-pub(crate) const SECRET_BYTES: usize = 48;
+pub(super) const SECRET_BYTES: usize = 48;
 
 /// The versions that a premaster secret may begin with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Versions {
+pub(super) struct Versions {
     /// What the client offered.
-    pub(crate) client: u16,
+    pub(super) client: u16,
     /// What was negotiated, where clients that send this instead are tolerated
     /// (`SSL_OP_TLS_ROLLBACK_BUG`).
-    pub(crate) negotiated: Option<u16>,
+    pub(super) negotiated: Option<u16>,
 }
 
 /// Puts the premaster secret of a decrypted block of type 2 (RFC 8017 section 7.2.2) in place of
@@ -21,7 +21,7 @@ pub(crate) struct Versions {
 ///
 /// # Panics
 /// If `block` is shorter than a padded secret.
-pub(crate) fn select(block: &[u8], versions: Versions, secret: &mut [u8; SECRET_BYTES]) {
+pub(super) fn select(block: &[u8], versions: Versions, secret: &mut [u8; SECRET_BYTES]) {
     let (padding, decrypted) = block.split_at(block.len() - SECRET_BYTES);
     let [first, kind, filling @ .., separator] = padding else {
         panic!("a block has two bytes before and one after its padding");

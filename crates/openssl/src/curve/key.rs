@@ -1,0 +1,187 @@
+//! A key as OpenSSL holds it.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::Arc;
+
+use slipstream_offload::ahead::Group;
+
+use super::group::facts;
+use super::material::{self, Bytes, Material};
+use super::{Exchange, Family};
+use crate::counts::{KEYS_WITH_LANES, KEYS_WITHOUT_LANES};
+use crate::ffi::{Param, SELECT_PRIVATE_KEY, SELECT_PUBLIC_KEY};
+use crate::object::{DefaultObject, Object};
+use crate::param::entries_mut;
+use crate::provider::LoadedRef;
+
+/// What it consists of can be replaced; whoever has begun to use the key goes on with what it consisted of.
+///
+/// OpenSSL leaves it to its callers that nobody uses a key while it is changed, with its own keys as with these.
+pub(super) struct Key {
+    material: Arc<Material>,
+}
+
+impl Object for Key {}
+
+impl Key {
+    pub(super) fn new(material: Material) -> Self {
+        Self {
+            material: Arc::new(material),
+        }
+    }
+
+    /// A key without anything in it. `None` if the default provider has no memory.
+    pub(super) fn empty(loaded: LoadedRef, family: Family) -> Option<Self> {
+        let functions = family.functions(&loaded.default)?;
+        let key = material::new(&loaded.default, &functions.keymgmt)?;
+        Some(Self::from_default(loaded, family, key))
+    }
+
+    /// A key that the default provider has made.
+    pub(super) fn from_default(loaded: LoadedRef, family: Family, key: DefaultObject) -> Self {
+        Self::new(Material::from_default(loaded, family, Arc::new(key)))
+    }
+
+    pub(super) fn material(&self) -> &Arc<Material> {
+        &self.material
+    }
+
+    /// What the default provider's functions take as key; `None` if there is no memory for it.
+    pub(super) fn default_key(&self) -> Option<*mut c_void> {
+        Some(self.material.default_key()?.as_ptr())
+    }
+
+    /// The default provider's functions, and the key as they take it.
+    pub(super) fn as_default(&self) -> Option<(&Exchange, *mut c_void)> {
+        Some((self.material.functions()?, self.default_key()?))
+    }
+
+    /// Whether everything that is selected is there; `None` if only the default provider can tell.
+    pub(super) fn has(&self, selection: c_int) -> Option<bool> {
+        let known = self.material.known()?;
+        Some(
+            (selection & SELECT_PUBLIC_KEY == 0 || known.public.is_some())
+                && (selection & SELECT_PRIVATE_KEY == 0 || known.private.is_some()),
+        )
+    }
+
+    /// Whether the key is valid; `None` if only the default provider can tell. The public keys that are known here
+    /// have been checked before.
+    pub(super) fn is_valid(&self, selection: c_int) -> Option<bool> {
+        let public = self.material.known()?.public.is_some();
+        (public && selection == SELECT_PUBLIC_KEY).then_some(true)
+    }
+
+    /// Imports what `selection` selects. Answers as OpenSSL does.
+    ///
+    /// # Safety
+    /// `params` must be null or an array that ends with a null key.
+    pub(super) unsafe fn import(&mut self, selection: c_int, params: *const Param) -> c_int {
+        let imported = self.change(|functions, key| {
+            // SAFETY: a key of the default provider; the caller's promise.
+            unsafe { (functions.keymgmt.import)(key, selection, params) }
+        });
+        if imported == 1 && selection & SELECT_PRIVATE_KEY != 0 {
+            self.prepare_to_sign();
+        }
+        imported
+    }
+
+    /// Sets parameters. Answers as OpenSSL does.
+    ///
+    /// # Safety
+    /// As for [`Key::import`].
+    pub(super) unsafe fn set_params(&mut self, params: *const Param) -> c_int {
+        // SAFETY: the caller's promise.
+        if let Some(bytes) = unsafe { self.with_encoded_public_key(params) } {
+            self.material = Arc::new(Material::from_bytes(self.material.loaded, bytes));
+            return 1;
+        }
+        self.change(|functions, key| match functions.keymgmt.set_params {
+            // SAFETY: a key of the default provider; the caller's promise.
+            Some(set) => unsafe { set(key, params) },
+            None => 0,
+        })
+    }
+
+    /// Answers parameters from what is known here. False if only the default provider can do that.
+    ///
+    /// # Safety
+    /// `params` must be null or an array that ends with a null key, and that is ours to answer.
+    pub(super) unsafe fn answer(&self, params: *mut Param) -> bool {
+        let Some(known) = self.material.known() else {
+            return false;
+        };
+        // SAFETY: the caller's promise.
+        unsafe { entries_mut(params).all(|param| answer(known, param)) }
+    }
+
+    /// Changes the default provider's key, after which nothing else is known of it.
+    fn change(&mut self, change: impl FnOnce(&Exchange, *mut c_void) -> c_int) -> c_int {
+        let material = &self.material;
+        let (Some(functions), Some(key)) = (material.functions(), material.default_key()) else {
+            return 0;
+        };
+        let result = change(functions, key.as_ptr());
+        let changed = Material::from_default(material.loaded, material.family, key.clone());
+        self.material = Arc::new(changed);
+        result
+    }
+
+    /// For a private key that will sign many times, once.
+    fn prepare_to_sign(&self) {
+        if self.material.family == Family::Ec {
+            match self.material.signing_key() {
+                Some(_) => KEYS_WITH_LANES.add_one(),
+                None => KEYS_WITHOUT_LANES.add_one(),
+            }
+        }
+    }
+
+    /// This key with another public key, if that is all that `params` set and the public key is valid.
+    ///
+    /// # Safety
+    /// As for [`Key::import`].
+    unsafe fn with_encoded_public_key(&self, params: *const Param) -> Option<Bytes> {
+        let known = self.material.known()?;
+        // On a curve a private key would stay, though it no longer fits.
+        if known.private.is_some() && known.group != Group::X25519 {
+            return None;
+        }
+        // SAFETY: the caller's promise: what follows an entry with a key can be read.
+        let param = unsafe {
+            let param = params.as_ref().filter(|param| !param.key.is_null())?;
+            (*params.add(1)).key.is_null().then_some(param)
+        }?;
+        // SAFETY: names are texts that end with NUL; the core's parameter.
+        let encoded = unsafe {
+            let name = CStr::from_ptr(param.key);
+            (name == c"encoded-pub-key").then(|| param.octets())?
+        }?;
+        Some(Bytes {
+            public: Some(Bytes::public_key(known.group, encoded)?),
+            ..Bytes::group(known.group)
+        })
+    }
+}
+
+/// Answers one parameter. False if only the default provider knows it, or how to refuse it.
+///
+/// # Safety
+/// `param` must be one that somebody gave us to answer.
+unsafe fn answer(known: &Bytes, param: &mut Param) -> bool {
+    let facts = facts(known.group);
+    // SAFETY: names are texts that end with NUL.
+    let name = unsafe { CStr::from_ptr(param.key) }.to_bytes();
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (name, &known.public) {
+            (b"bits", _) => param.answer_int(facts.bits),
+            (b"security-bits", _) => param.answer_int(facts.security_bits),
+            (b"max-size", _) => param.answer_int(facts.max_size),
+            (b"encoded-pub-key" | b"pub", Some(public)) => param.answer_octets(public.as_slice()),
+            (b"group", _) if facts.family == Family::Ec => param.answer_utf8(facts.names[0]),
+            _ => false,
+        }
+    }
+}

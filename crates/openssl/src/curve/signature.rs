@@ -1,0 +1,161 @@
+//! ECDSA (FIPS 186-5, section 6.4) with a nonce that has been made ahead, in a job whose server takes part. What is
+//! left to do then takes less time than it would take to pause.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use slipstream_lanes::ec::{self, Curve, SigningKey};
+
+use super::key::Key;
+use crate::default_provider::DefaultProvider;
+use crate::ffi;
+use crate::job;
+use crate::object::Object;
+use crate::param::Lent;
+use crate::provider::LoadedRef;
+use crate::signature::Algorithm;
+
+/// See the module.
+pub(super) struct Ecdsa;
+
+impl Algorithm for Ecdsa {
+    type PrivateKey = SigningKey;
+
+    const RECOVERS: bool = false;
+
+    fn functions(default: &DefaultProvider) -> Option<&ffi::Signature> {
+        default.curves.as_ref().map(|functions| &functions.ecdsa)
+    }
+
+    unsafe fn private_key(loaded: LoadedRef, key: *const c_void) -> Option<Arc<SigningKey>> {
+        if !job::takes_part(loaded) {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { Key::borrow(key) }?
+            .material()
+            .signing_key()
+            .cloned()
+    }
+
+    unsafe fn default_key(key: *const c_void) -> Option<*mut c_void> {
+        // SAFETY: the caller's promise.
+        unsafe { Key::borrow(key) }?.default_key()
+    }
+
+    fn signs_now(loaded: LoadedRef, _key: &SigningKey) -> bool {
+        job::takes_part(loaded)
+    }
+
+    fn count_refusal(_loaded: LoadedRef, _key: &SigningKey) {
+        // Nothing has been refused: signatures are not computed in lanes, only their nonces are.
+    }
+
+    unsafe fn sign(
+        loaded: LoadedRef,
+        default: *mut c_void,
+        key: &Arc<SigningKey>,
+        hash: &[u8],
+        signature: &mut [u8],
+    ) -> Option<usize> {
+        let curve = key.curve();
+        // SAFETY: the caller's promise.
+        let usual = unsafe { is_usual(loaded, default, hash) };
+        // The default provider wants room for the longest signature.
+        if !usual || signature.len() < longest(curve) {
+            return None;
+        }
+        let nonce = job::nonce(loaded, curve)?;
+        let mut numbers = [0; 2 * 48];
+        let numbers = &mut numbers[..2 * curve.bytes()];
+        ec::sign(key, hash, nonce, numbers).ok()?;
+        Some(encode(numbers, signature))
+    }
+}
+
+/// Whether the default provider would sign `hash` with a random nonce.
+///
+/// # Safety
+/// `context` must be an initialised signature context of the default provider.
+unsafe fn is_usual(loaded: LoadedRef, context: *mut c_void, hash: &[u8]) -> bool {
+    let Some(functions) = Ecdsa::functions(&loaded.default) else {
+        return false;
+    };
+    let (mut digest_size, mut nonce_type) = (0, 0);
+    let mut params = [
+        Lent::size(c"digest-size", &mut digest_size),
+        // Unknown before OpenSSL 3.2.
+        Lent::unsigned(c"nonce-type", &mut nonce_type),
+        Lent::END,
+    ];
+    let params = Lent::as_mut_ptr(&mut params);
+    // SAFETY: the caller's promise; an array that ends with a null key.
+    let read = unsafe { (functions.get_ctx_params)(context, params) } == 1;
+    read && nonce_type == 0 && !hash.is_empty() && (digest_size == 0 || digest_size == hash.len())
+}
+
+/// The length of the longest signature in bytes.
+fn longest(curve: Curve) -> usize {
+    2 + 2 * (2 + 1 + curve.bytes())
+}
+
+/// Writes r and s, of equal length, as `Ecdsa-Sig-Value` (RFC 5480, appendix A, in DER), and returns its length.
+///
+/// # Panics
+/// If there is no room for it, or the lengths of r and s take more than one byte.
+fn encode(numbers: &[u8], signature: &mut [u8]) -> usize {
+    let mut end = 2;
+    for number in numbers.chunks_exact(numbers.len() / 2) {
+        let zeros = number.iter().take_while(|&&byte| byte == 0).count();
+        let number = &number[zeros.min(number.len() - 1)..];
+        // Numbers are signed: one whose highest bit is set would be negative.
+        let sign = usize::from(number[0] >= 0x80);
+        signature[end] = INTEGER;
+        signature[end + 1] = length(sign + number.len());
+        signature[end + 2] = 0;
+        let start = end + 2 + sign;
+        end = start + number.len();
+        signature[start..end].copy_from_slice(number);
+    }
+    signature[0] = SEQUENCE;
+    signature[1] = length(end - 2);
+    end
+}
+
+const SEQUENCE: u8 = 0x30;
+const INTEGER: u8 = 0x02;
+
+/// In the short form.
+fn length(bytes: usize) -> u8 {
+    assert!(bytes < 0x80, "a long length");
+    bytes as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(numbers: &[u8]) -> Vec<u8> {
+        let mut signature = vec![0xaa; longest(Curve::P384)];
+        let length = encode(numbers, &mut signature);
+        signature[..length].to_vec()
+    }
+
+    #[test]
+    fn numbers_are_as_short_as_they_can_be_and_never_negative() {
+        assert_eq!(encoded(&[1, 2, 3, 4]), [0x30, 8, 2, 2, 1, 2, 2, 2, 3, 4]);
+        assert_eq!(
+            encoded(&[0x80, 0, 0, 0x7f]),
+            [0x30, 8, 2, 3, 0, 0x80, 0, 2, 1, 0x7f]
+        );
+        assert_eq!(encoded(&[0, 0xff, 0, 1]), [0x30, 7, 2, 2, 0, 0xff, 2, 1, 1]);
+    }
+
+    #[test]
+    fn the_longest_signature_is_as_long_as_openssl_says() {
+        for (curve, bytes) in [(Curve::P256, 72), (Curve::P384, 104)] {
+            assert_eq!(longest(curve), bytes);
+            assert_eq!(encoded(&vec![0xff; 2 * curve.bytes()]).len(), bytes);
+        }
+    }
+}

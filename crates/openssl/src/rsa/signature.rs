@@ -1,0 +1,67 @@
+//! RSA signatures: encoded here, with the private operation in lanes while the caller is paused.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use slipstream_lanes::rsa::PrivateKey;
+use slipstream_offload::{Kind, Operation};
+
+use super::encoding::Scheme;
+use super::key::Key;
+use crate::default_provider::DefaultProvider;
+use crate::ffi;
+use crate::job;
+use crate::object::Object;
+use crate::provider::LoadedRef;
+use crate::signature::Algorithm;
+
+/// See the module.
+pub(super) struct Rsa;
+
+impl Algorithm for Rsa {
+    type PrivateKey = PrivateKey;
+
+    const RECOVERS: bool = true;
+
+    fn functions(default: &DefaultProvider) -> Option<&ffi::Signature> {
+        Some(&default.rsa.signature)
+    }
+
+    unsafe fn private_key(_: LoadedRef, key: *const c_void) -> Option<Arc<PrivateKey>> {
+        // SAFETY: the caller's promise.
+        unsafe { Key::borrow(key) }?.lanes().cloned()
+    }
+
+    unsafe fn default_key(key: *const c_void) -> Option<*mut c_void> {
+        // SAFETY: the caller's promise.
+        unsafe { Key::borrow(key) }.map(Key::default_key)
+    }
+
+    fn signs_now(loaded: LoadedRef, key: &PrivateKey) -> bool {
+        job::pauses(loaded, Kind::Rsa(key.size()))
+    }
+
+    fn count_refusal(loaded: LoadedRef, key: &PrivateKey) {
+        job::count_refusal(loaded, Kind::Rsa(key.size()));
+    }
+
+    unsafe fn sign(
+        loaded: LoadedRef,
+        default: *mut c_void,
+        key: &Arc<PrivateKey>,
+        hash: &[u8],
+        signature: &mut [u8],
+    ) -> Option<usize> {
+        let signature = signature.get_mut(..key.size().bytes())?;
+        let output = job::compute(loaded, key.backend(), Kind::Rsa(key.size()), || {
+            // SAFETY: the caller's promise.
+            let scheme = unsafe { Scheme::of(loaded, default) }?;
+            Some(Operation::RsaPrivate {
+                key: key.clone(),
+                input: scheme.encode(loaded, hash, key.size().bytes())?,
+            })
+        })?;
+        signature.copy_from_slice(output.as_slice());
+        Some(signature.len())
+    }
+}

@@ -1,0 +1,44 @@
+//! X25519 and NIST curves against OpenSSL's own provider.
+
+mod ecdsa;
+mod evp;
+mod exchange;
+mod handshakes;
+mod keys;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use slipstream_lanes::{Backend, ec};
+
+use crate::common::on_fibers;
+
+/// The backends that offer curves on this CPU.
+fn backends() -> impl Iterator<Item = Backend> {
+    Backend::available().filter(|&backend| ec::offered(backend))
+}
+
+/// Runs jobs on fibers at once, and collects what they answer.
+fn collect_on_fibers<T: 'static>(
+    backend: Backend,
+    jobs: impl IntoIterator<Item = Box<dyn FnOnce() -> T>>,
+) -> Vec<T> {
+    let answers = Rc::new(RefCell::new(Vec::new()));
+    let jobs = jobs.into_iter().enumerate().map(|(index, job)| {
+        let answers = answers.clone();
+        Box::new(move || {
+            let answer = job();
+            answers.borrow_mut().push((index, answer));
+        }) as Box<dyn FnOnce()>
+    });
+    on_fibers(backend, jobs.collect());
+    let mut answers = answers.take();
+    answers.sort_by_key(|(index, _)| *index);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// Runs one job on a fiber.
+fn on_fiber<T: 'static>(backend: Backend, job: impl FnOnce() -> T + 'static) -> T {
+    let job: Box<dyn FnOnce() -> T> = Box::new(job);
+    collect_on_fibers(backend, [job]).remove(0)
+}

@@ -28,6 +28,8 @@ pub(crate) struct CoreConf {
     pub(crate) policy: Policy,
     /// `lanes`: which backend.
     pub(crate) lanes: Lanes,
+    /// `ahead`: how many key pairs, and how many nonces, of each kind may wait to be used; 0 for none.
+    pub(crate) ahead: usize,
     given: Given,
 }
 
@@ -39,6 +41,7 @@ struct Given {
     fiber_stack: bool,
     flush: bool,
     lanes: bool,
+    ahead: bool,
 }
 
 /// The `lanes` directive.
@@ -55,17 +58,22 @@ pub(crate) enum Lanes {
 /// Each stack is two mappings, and by default Linux allows a process 65,530.
 const MOST_FIBERS: usize = 30_000;
 
+/// Three kinds of key pairs and two of nonces wait in locked memory, of which a process has 8 MiB by default.
+const MOST_AHEAD: usize = 4096;
+
 const DEFAULT: CoreConf = CoreConf {
     fibers: 4096,
     stack_bytes: 128 * 1024,
     policy: Policy::Cheapest,
     lanes: Lanes::Auto,
+    ahead: 64,
     given: Given {
         block: false,
         fibers: false,
         fiber_stack: false,
         flush: false,
         lanes: false,
+        ahead: false,
     },
 };
 
@@ -231,10 +239,11 @@ fn set(core: &mut CoreConf, words: &[String]) -> Result<(), String> {
         "fiber_stack" => &mut core.given.fiber_stack,
         "flush" => &mut core.given.flush,
         "lanes" => &mut core.given.lanes,
+        "ahead" => &mut core.given.ahead,
         _ => {
             return Err(format!(
-                "unknown directive \"{name}\" in slipstream block: fibers, fiber_stack, flush and \
-                 lanes are known"
+                "unknown directive \"{name}\" in slipstream block: fibers, fiber_stack, flush, \
+                 lanes and ahead are known"
             ));
         }
     };
@@ -266,8 +275,7 @@ fn set(core: &mut CoreConf, words: &[String]) -> Result<(), String> {
                 }
             };
         }
-        // "lanes": other names have been refused above.
-        _ => {
+        "lanes" => {
             core.lanes = match value.as_str() {
                 "auto" => Lanes::Auto,
                 "off" => Lanes::Off,
@@ -275,6 +283,19 @@ fn set(core: &mut CoreConf, words: &[String]) -> Result<(), String> {
                 "avx512" => Lanes::Only(Backend::Avx512),
                 "portable" => Lanes::Only(Backend::Portable),
                 _ => return Err(invalid("give auto, off, ifma, avx512 or portable")),
+            };
+        }
+        // "ahead": other names have been refused above.
+        _ => {
+            core.ahead = match (value.as_str(), value.parse()) {
+                ("off", _) => 0,
+                (_, Ok(entries @ LANES..=MOST_AHEAD)) => entries,
+                _ => {
+                    return Err(invalid(
+                        "give off, or the number of key pairs and nonces of each kind, 8 to 4096, \
+                         that may be made ahead",
+                    ));
+                }
             };
         }
     }

@@ -98,8 +98,7 @@ pub(crate) fn resume(worker: &'static Worker, job: JobToken) {
 }
 
 /// Whether an operation of this connection may pause: its handshake is under way, the server that
-/// was chosen for it, by name if the client gave one, takes part, and there are enough handshakes
-/// for a batch.
+/// was chosen for it, by name if the client gave one, takes part.
 pub(crate) fn admits(job: JobToken) -> Result<(), Reason> {
     let c = Connection::of_job(job);
     if c.is_closed() || c.ssl().is_none() || c.is_handshaked() {
@@ -115,10 +114,12 @@ pub(crate) fn admits(job: JobToken) -> Result<(), Reason> {
     if !takes_part {
         return Err(Reason::NotAdmitted);
     }
-    if worker().is_none_or(|worker| worker.active.get() < worker.company) {
-        return Err(Reason::Cheaper);
-    }
     Ok(())
+}
+
+/// How many handshakes are under way.
+pub(crate) fn company() -> usize {
+    worker().map_or(0, |worker| worker.active.get())
 }
 
 /// Runs a handler of nginx on a fiber. On error it has not been run.

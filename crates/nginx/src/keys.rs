@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use nginx_sys::{
-    ERR_clear_error, EVP_DigestSignInit_ex, EVP_MD_CTX_free, EVP_MD_CTX_new, EVP_MD_fetch,
+    ERR_clear_error, EVP_DigestSignInit_ex, EVP_PKEY, EVP_MD_CTX_free, EVP_MD_CTX_new, EVP_MD_fetch,
     EVP_MD_free, EVP_PKEY_is_a, EVP_default_properties_is_fips_enabled, EVP_set_default_properties,
     NGX_OK, SSL_CERT_SET_FIRST, SSL_CERT_SET_NEXT, SSL_CTX, SSL_CTX_get0_privatekey, nginx_version,
     ngx_cycle_t, ngx_flag_t, ngx_http_conf_ctx_t, ngx_http_core_main_conf_t, ngx_http_core_module,
@@ -16,6 +16,7 @@ use nginx_sys::{
 };
 use slipstream_lanes::Backend;
 use slipstream_lanes::rsa::Size;
+use slipstream_offload::Kind;
 use slipstream_offload::calibration::calibrate;
 use slipstream_offload::policy::{Costs, Policy};
 
@@ -109,25 +110,23 @@ unsafe fn prepare(cycle: *mut ngx_cycle_t, contexts: &[*mut SSL_CTX]) -> Result<
     }
     metrics::share();
     let costs = costs(backend, conf.policy)?;
-    let least = Size::ALL.map(|size| match conf.policy {
-        Policy::AtLeast(live) => live.to_string(),
-        Policy::Cheapest => costs
-            .break_even(size)
-            .map_or("never".into(), |live| live.to_string()),
-    });
+    let least: Vec<String> = Kind::ALL
+        .into_iter()
+        .filter_map(|kind| {
+            let least = costs.least(conf.policy, kind)?;
+            Some(format!("{least} for {}", kind.name()))
+        })
+        .collect();
+    let least = match least.as_slice() {
+        [] => "software is cheaper for everything".to_owned(),
+        least => format!("operations that make a batch: {}", least.join(", ")),
+    };
     // SAFETY: the cycle's log.
     unsafe {
         log::write(
             (*cycle).log,
             Level::Notice,
-            format_args!(
-                "{} lanes, a batch is run from {} (RSA-2048), {} (3072), {} (4096) waiting \
-                 operations, {keys} RSA keys",
-                backend.name(),
-                least[0],
-                least[1],
-                least[2],
-            ),
+            format_args!("{} lanes, {keys} keys, {least}", backend.name()),
         );
     }
     Ok(Prepared { backend, costs })
@@ -221,7 +220,7 @@ fn costs(backend: Backend, policy: Policy) -> Result<Costs, String> {
     if let Some((_, costs)) = measured.iter().find(|(known, _)| *known == backend) {
         return Ok(*costs);
     }
-    if slipstream_openssl::software_cost(Size::Rsa2048).is_none() {
+    if slipstream_openssl::software_cost(Kind::Rsa(Size::Rsa2048)).is_none() {
         // The provider that OpenSSL has loaded under our name cannot see the fibers of this module.
         return Err(
             "another copy of the provider is loaded in this process (restart nginx after \
@@ -233,7 +232,7 @@ fn costs(backend: Backend, policy: Policy) -> Result<Costs, String> {
         // No cost is looked at, only whether lanes offer the size: nginx need not wait until slow
         // lanes have been measured.
         return Ok(Costs {
-            batch: [Some(Duration::ZERO); Size::ALL.len()],
+            batch: [Some(Duration::ZERO); Kind::COUNT],
             ..Costs::default()
         });
     }
@@ -255,7 +254,7 @@ unsafe fn bring_keys(context: *mut SSL_CTX) -> usize {
         let mut more = set_current_cert(context, SSL_CERT_SET_FIRST);
         while more == 1 {
             let key = SSL_CTX_get0_privatekey(context);
-            if !key.is_null() && EVP_PKEY_is_a(key, c"RSA".as_ptr()) == 1 {
+            if !key.is_null() && is_ours(key) {
                 let digest = EVP_MD_CTX_new();
                 EVP_DigestSignInit_ex(
                     digest,
@@ -275,6 +274,17 @@ unsafe fn bring_keys(context: *mut SSL_CTX) -> usize {
         ERR_clear_error();
     }
     keys
+}
+
+/// Whether our provider has the key management for `key`.
+///
+/// # Safety
+/// `key` is valid.
+unsafe fn is_ours(key: *const EVP_PKEY) -> bool {
+    // SAFETY: by the caller's promise, and NUL-terminated names.
+    [c"RSA", c"EC"]
+        .into_iter()
+        .any(|name| unsafe { EVP_PKEY_is_a(key, name.as_ptr()) == 1 })
 }
 
 struct Contexts {

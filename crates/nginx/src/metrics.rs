@@ -38,7 +38,8 @@ pub(crate) mod layout {
     pub(crate) const BATCHES: usize = SUBMITTED + 1;
     pub(crate) const LANE_OPERATIONS: usize = BATCHES + 1;
     pub(crate) const ORPHANS: usize = LANE_OPERATIONS + 1;
-    pub(crate) const FILL: usize = ORPHANS + 1;
+    pub(crate) const TAKEN_AHEAD: usize = ORPHANS + 1;
+    pub(crate) const FILL: usize = TAKEN_AHEAD + 1;
     pub(crate) const SOFTWARE: usize = FILL + LANES;
     /// From here on figures are gauges: they end with their worker.
     pub(crate) const IN_FLIGHT: usize = SOFTWARE + Reason::ALL.len();
@@ -163,6 +164,7 @@ impl Metrics {
         slot.set(layout::BATCHES, counters.batches);
         slot.set(layout::LANE_OPERATIONS, counters.lane_operations);
         slot.set(layout::ORPHANS, counters.orphans);
+        slot.set(layout::TAKEN_AHEAD, counters.taken_ahead);
         for (index, count) in counters.fill.iter().enumerate() {
             slot.set(layout::FILL + index, *count);
         }

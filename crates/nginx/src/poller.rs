@@ -11,7 +11,7 @@ use nginx_sys::{
     ngx_int_t, ngx_log_t, ngx_msec_t, ngx_uint_t,
 };
 use slipstream_offload::accelerator::Moment;
-use slipstream_offload::instance;
+use slipstream_offload::instance::{self, Instance};
 
 use crate::handshake;
 use crate::worker::{Worker, worker};
@@ -20,6 +20,8 @@ use crate::worker::{Worker, worker};
 pub(crate) struct Poller {
     /// The worker's progress when it was last about to sleep.
     progress_seen: Cell<u64>,
+    /// The worker's progress when keys were last made ahead.
+    progress_topped_up: Cell<u64>,
     hold: Hold,
 }
 
@@ -27,6 +29,7 @@ impl Poller {
     pub(crate) fn new(log: *mut ngx_log_t) -> Self {
         Self {
             progress_seen: Cell::new(0),
+            progress_topped_up: Cell::new(0),
             hold: Hold::new(log),
         }
     }
@@ -65,14 +68,18 @@ unsafe extern "C" fn process_events(
     let worker = worker().expect("installed after the worker is made");
     // Resumed handshakes may have set timers or posted events, and while an operation waits the
     // loop must come back: then `timer` is stale, and the loop must not sleep.
-    let timer = if poll(worker) { 0 } else { timer };
+    let timer = if poll(worker, timer) { 0 } else { timer };
     // SAFETY: nginx's own function with nginx's own arguments.
     unsafe { original(cycle, timer, flags) }
 }
 
-/// Returns whether there was anything to do.
-fn poll(worker: &'static Worker) -> bool {
+/// Returns whether nginx has to come back without sleeping.
+fn poll(worker: &'static Worker, timer: ngx_msec_t) -> bool {
     if waiting() == 0 {
+        let progress = worker.progress();
+        if timer != 0 && worker.poller.progress_topped_up.replace(progress) != progress {
+            instance::with(Instance::top_up);
+        }
         return worker.poller.hold.end();
     }
     let progress = worker.progress();

@@ -164,6 +164,10 @@ fn render(totals: &Totals) -> String {
         figure(layout::ORPHANS) + event(Event::Late),
     );
 
+    let help = "Key pairs and nonces that were made ahead and then used.";
+    page.family("ahead_used_total", "counter", help);
+    page.sample("ahead_used_total", None, figure(layout::TAKEN_AHEAD));
+
     let help = "Handshakes served as without the module, by reason.";
     page.family("fallbacks_total", "counter", help);
     for (reason, which) in [

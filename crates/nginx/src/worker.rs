@@ -9,7 +9,8 @@ use nginx_sys::{
 };
 use slipstream_offload::JobToken;
 use slipstream_offload::accelerator::WorkerLanes;
-use slipstream_offload::fiber::{self, Fibers};
+use slipstream_offload::ahead::Ahead;
+use slipstream_offload::fiber::{self, Fibers, Rules};
 use slipstream_offload::instance::{self, Instance};
 
 use crate::config::{self, CoreConf};
@@ -28,8 +29,6 @@ pub(crate) struct Worker {
     progress: Cell<u64>,
     /// How many handshakes are under way.
     pub(crate) active: Cell<usize>,
-    /// From how many on one may have to wait for others.
-    pub(crate) company: usize,
 }
 
 impl Worker {
@@ -95,7 +94,12 @@ pub(crate) unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int
         let conf = config::core_conf(cycle);
         let lanes = WorkerLanes::new(prepared.backend, conf.policy, prepared.costs);
         match Instance::new(Box::new(lanes), conf.fibers) {
-            Ok(instance) => instance::install(instance),
+            Ok(mut instance) => {
+                if let Some(ahead) = Ahead::new(prepared.backend, conf.ahead) {
+                    instance.make_ahead(ahead);
+                }
+                instance::install(instance);
+            }
             Err(error) => {
                 log::write(
                     (*cycle).log,
@@ -108,9 +112,11 @@ pub(crate) unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int
                 return NGX_OK as ngx_int_t;
             }
         }
-        fiber::set_admission(handshake::admits);
-        let company = prepared.costs.least(conf.policy).unwrap_or(usize::MAX);
-        take_over(cycle, &conf, company);
+        fiber::set_rules(Rules {
+            admits: handshake::admits,
+            company: handshake::company,
+        });
+        take_over(cycle, &conf);
     }
     NGX_OK as ngx_int_t
 }
@@ -134,7 +140,7 @@ impl Worker {
 
 /// # Safety
 /// `cycle` is this worker's, and no connection has been accepted yet.
-unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf, company: usize) {
+unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf) {
     // SAFETY: by the caller's promise; listening sockets are an array of `ngx_listening_t`.
     unsafe {
         let mut handshakes = Vec::new();
@@ -146,7 +152,6 @@ unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf, company: usize) {
             metrics: Metrics::claim(),
             progress: Cell::new(0),
             active: Cell::new(0),
-            company,
         }));
         WORKER.with(|cell| {
             cell.get_or_init(|| worker);

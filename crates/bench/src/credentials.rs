@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use openssl::asn1::Asn1Time;
 use openssl::bn::{BigNum, MsbOption};
+use openssl::ec::{EcGroup, EcKey};
 use openssl::error::ErrorStack;
 use openssl::hash::MessageDigest;
+use openssl::nid::Nid;
 use openssl::pkey::{PKey, Private};
 use openssl::rsa::Rsa;
 use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
@@ -35,6 +37,8 @@ impl Credentials {
     pub fn generate(key_type: KeyType, scratch: &ScratchDirectory) -> Result<Credentials, Error> {
         let name = match key_type {
             KeyType::Rsa2048 => "rsa2048",
+            KeyType::EcdsaP256 => "ecdsa-p256",
+            KeyType::EcdsaP384 => "ecdsa-p384",
         };
         let key = generate_key(key_type).map_err(Error::openssl("cannot generate a key"))?;
         let certificate = self_sign(&key).map_err(Error::openssl("cannot make a certificate"))?;
@@ -57,7 +61,14 @@ impl Credentials {
 fn generate_key(key_type: KeyType) -> Result<PKey<Private>, ErrorStack> {
     match key_type {
         KeyType::Rsa2048 => PKey::from_rsa(Rsa::generate(2048)?),
+        KeyType::EcdsaP256 => generate_ec_key(Nid::X9_62_PRIME256V1),
+        KeyType::EcdsaP384 => generate_ec_key(Nid::SECP384R1),
     }
+}
+
+fn generate_ec_key(curve: Nid) -> Result<PKey<Private>, ErrorStack> {
+    let group = EcGroup::from_curve_name(curve)?;
+    PKey::from_ec_key(EcKey::generate(&group)?)
 }
 
 fn self_sign(key: &PKey<Private>) -> Result<X509, ErrorStack> {
@@ -100,18 +111,26 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
+    use openssl::pkey::Id;
+
     use super::*;
 
     #[test]
     fn the_certificate_is_the_keys_and_only_the_owner_reads_the_key() {
         let scratch = ScratchDirectory::new().unwrap();
-        let credentials = Credentials::generate(KeyType::Rsa2048, &scratch).unwrap();
-        let key = PKey::private_key_from_pem(&fs::read(&credentials.key).unwrap()).unwrap();
-        let certificate = X509::from_pem(&fs::read(&credentials.certificate).unwrap()).unwrap();
-        assert_eq!(key.bits(), 2048);
-        assert!(certificate.public_key().unwrap().public_eq(&key));
-        assert!(certificate.verify(&key).unwrap());
-        let mode = fs::metadata(&credentials.key).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        for (key_type, id, bits) in [
+            (KeyType::Rsa2048, Id::RSA, 2048),
+            (KeyType::EcdsaP256, Id::EC, 256),
+            (KeyType::EcdsaP384, Id::EC, 384),
+        ] {
+            let credentials = Credentials::generate(key_type, &scratch).unwrap();
+            let key = PKey::private_key_from_pem(&fs::read(&credentials.key).unwrap()).unwrap();
+            let certificate = X509::from_pem(&fs::read(&credentials.certificate).unwrap()).unwrap();
+            assert_eq!((key.id(), key.bits()), (id, bits));
+            assert!(certificate.public_key().unwrap().public_eq(&key));
+            assert!(certificate.verify(&key).unwrap());
+            let mode = fs::metadata(&credentials.key).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What can go wrong in an experiment, with the cure where there is one.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -102,6 +102,11 @@ impl Error {
     /// Wraps OpenSSL's error queue together with what was being done.
     pub(crate) fn openssl(context: &'static str) -> impl FnOnce(ErrorStack) -> Error {
         move |source| Error::OpenSsl { context, source }
+    }
+
+    /// An operation in lanes that has failed.
+    pub(crate) fn lanes(reason: impl fmt::Display) -> Error {
+        Error::Unsupported(format!("lanes cannot compute this: {reason}"))
     }
 }
 

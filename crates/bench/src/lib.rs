@@ -6,7 +6,7 @@
 //! measurements does not.
 //!
 //! - [`handshake`]: a stock nginx against one with the Slipstream module.
-//! - [`kernels`]: RSA in AVX-512 lanes against libcrypto on one core.
+//! - [`kernels`]: RSA, X25519, ECDH and ECDSA in AVX-512 lanes against libcrypto on one core.
 //! - [`load`]: the load generator behind [`handshake`], usable against any TLS server.
 //! - [`nginx`]: finding, configuring, starting and stopping nginx.
 

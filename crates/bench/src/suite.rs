@@ -53,6 +53,8 @@ pub enum Hash {
 pub enum Group {
     /// X25519 (RFC 7748).
     X25519,
+    /// P-256, secp256r1 (FIPS 186-4 section D.1.2.3).
+    P256,
 }
 
 /// The type and size of a server's key.
@@ -60,6 +62,10 @@ pub enum Group {
 pub enum KeyType {
     /// RSA with a modulus of 2048 bits.
     Rsa2048,
+    /// ECDSA with P-256.
+    EcdsaP256,
+    /// ECDSA with P-384.
+    EcdsaP384,
 }
 
 const AES128_GCM_SHA256: Cipher = Cipher {
@@ -102,12 +108,44 @@ pub const SUITES: &[Suite] = &[
         key: KeyType::Rsa2048,
     },
     Suite {
+        name: "tls12-ecdhe-rsa-p256",
+        description: "TLS 1.2, P-256 signed with RSA-2048, AES-128-GCM",
+        protocol: Protocol::Tls12,
+        cipher: &ECDHE_RSA_AES128_GCM_SHA256,
+        group: Some(Group::P256),
+        key: KeyType::Rsa2048,
+    },
+    Suite {
         name: "tls13-rsa2048",
         description: "TLS 1.3, X25519, RSA-2048 certificate, AES-256-GCM",
         protocol: Protocol::Tls13,
         cipher: &TLS_AES_256_GCM_SHA384,
         group: Some(Group::X25519),
         key: KeyType::Rsa2048,
+    },
+    Suite {
+        name: "tls13-rsa2048-p256",
+        description: "TLS 1.3, P-256, RSA-2048 certificate, AES-256-GCM",
+        protocol: Protocol::Tls13,
+        cipher: &TLS_AES_256_GCM_SHA384,
+        group: Some(Group::P256),
+        key: KeyType::Rsa2048,
+    },
+    Suite {
+        name: "tls13-ecdsa-p256",
+        description: "TLS 1.3, X25519, ECDSA P-256 certificate, AES-256-GCM",
+        protocol: Protocol::Tls13,
+        cipher: &TLS_AES_256_GCM_SHA384,
+        group: Some(Group::X25519),
+        key: KeyType::EcdsaP256,
+    },
+    Suite {
+        name: "tls13-ecdsa-p384",
+        description: "TLS 1.3, X25519, ECDSA P-384 certificate, AES-256-GCM",
+        protocol: Protocol::Tls13,
+        cipher: &TLS_AES_256_GCM_SHA384,
+        group: Some(Group::X25519),
+        key: KeyType::EcdsaP384,
     },
 ];
 
@@ -133,6 +171,7 @@ impl Group {
     pub fn name(self) -> &'static str {
         match self {
             Group::X25519 => "X25519",
+            Group::P256 => "P-256",
         }
     }
 
@@ -140,6 +179,7 @@ impl Group {
     pub fn number(self) -> u16 {
         match self {
             Group::X25519 => 0x001d,
+            Group::P256 => 0x0017,
         }
     }
 }

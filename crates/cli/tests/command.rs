@@ -191,6 +191,45 @@ fn doctor_reports_what_is_missing_as_json() {
 }
 
 #[test]
+fn a_suite_that_does_not_exist_is_refused_and_those_that_do_are_listed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let output = slipstream(scratch.path())
+        .args(["bench", "handshake", "--suite", "tls13-rsa1024"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    for suite in slipstream_bench::suite::SUITES {
+        assert!(text(&output.stderr).contains(suite.name), "{output:?}");
+    }
+}
+
+#[test]
+fn bench_kernels_measures_what_it_is_asked_for() {
+    let scratch = tempfile::tempdir().unwrap();
+    let output = slipstream(scratch.path())
+        .args(["bench", "kernels", "--op", "p256-sign-ahead,x25519-shared"])
+        .args(["--backend", "portable", "--lanes", "2"])
+        .args(["--seconds", "0.01", "--rounds", "2", "--json", "-"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = result["rows"].as_array().unwrap();
+    let lanes: Vec<(&str, u64)> = rows
+        .iter()
+        .map(|row| {
+            assert!(row["lanes_per_s"].as_f64().unwrap() > 0.0, "{row}");
+            assert!(row["bound_fraction"].is_null(), "{row}");
+            (
+                row["op"].as_str().unwrap(),
+                row["live_lanes"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(lanes, [("p256-sign-ahead", 1), ("x25519-shared", 2)]);
+}
+
+#[test]
 fn every_command_has_help_with_examples() {
     let scratch = tempfile::tempdir().unwrap();
     for command in [

@@ -7,12 +7,15 @@ use serde::Serialize;
 use super::Row;
 use crate::machine::Machine;
 use crate::statistics::Spread;
+use crate::suite::{Group, Suite};
 
 /// One mode against the first, over all rounds.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
     /// The suite's name.
     pub suite: &'static str,
+    /// The group of its key exchange, or RSA.
+    pub key_exchange: &'static str,
     /// Connections at work at a time.
     pub concurrency: usize,
     /// What is compared with.
@@ -92,6 +95,9 @@ fn compare(
     };
     Comparison {
         suite,
+        key_exchange: Suite::find(suite)
+            .and_then(|suite| suite.group)
+            .map_or("RSA", Group::name),
         concurrency,
         baseline: baseline.to_owned(),
         mode: mode.to_owned(),
@@ -109,8 +115,9 @@ impl fmt::Display for Outcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             formatter,
-            "{:<24} {:>5} {:<12} {:>10} {:>10} {:>9} {:>13} {:>12} {:>12}",
+            "{:<24} {:<12} {:>5} {:<12} {:>10} {:>10} {:>9} {:>13} {:>12} {:>12}",
             "suite",
+            "key exchange",
             "conns",
             "mode",
             "base us",
@@ -127,8 +134,9 @@ impl fmt::Display for Outcome {
             );
             writeln!(
                 formatter,
-                "{:<24} {:>5} {:<12} {:>10} {:>10} {:>9} {:>13} {:>12} {:>12}",
+                "{:<24} {:<12} {:>5} {:<12} {:>10} {:>10} {:>9} {:>13} {:>12} {:>12}",
                 line.suite,
+                line.key_exchange,
                 line.concurrency,
                 line.mode,
                 median(line.baseline_server_cpu_us, 0),

@@ -1,17 +1,16 @@
-//! RSA in lanes against libcrypto, on one core.
+//! Private-key operations in lanes against libcrypto, on one core.
 
 mod bound;
+mod exchange;
+mod operation;
+mod rsa;
+mod scalar;
+mod signature;
 
 use std::fmt;
-use std::hint::black_box;
 use std::time::Duration;
 
-use openssl::pkey::Private;
-use openssl::rsa::{Padding, Rsa};
 use serde::Serialize;
-use slipstream_lanes::rsa::{
-    Components, Operation, PrivateKey, Size, Workspace, private_operation,
-};
 use slipstream_lanes::{Backend, LANES};
 
 use crate::Error;
@@ -21,17 +20,22 @@ use crate::processor::{on_core, thread_cpu_time};
 use crate::statistics::Spread;
 
 pub use bound::{multiplications_per_batch, multiply_rate};
+pub use operation::{Group, Operation};
+
+/// Stretches of work between two readings of the clock last at least this long: one reading is a system call, which takes as
+/// long as a part of a fast operation.
+const SHORTEST_STRETCH: Duration = Duration::from_micros(200);
 
 /// What is measured.
 #[derive(Debug, Clone)]
 pub struct Experiment {
-    /// The sizes of keys.
-    pub sizes: Vec<Size>,
+    /// What is computed.
+    pub operations: Vec<Operation>,
     /// The instructions to compute with.
     pub backend: Backend,
-    /// The number of operations per batch, 1 to [`LANES`].
+    /// The number of operations per batch, 1 to [`LANES`]. Signatures with nonces made ahead come one at a time.
     pub live_lanes: usize,
-    /// The length of one measurement, in CPU time.
+    /// The length of one measurement in CPU time, with what is prepared for it.
     pub window: Duration,
     /// How many times all is measured.
     pub rounds: usize,
@@ -42,11 +46,11 @@ pub struct Experiment {
 /// What is found for one operation: medians over the rounds.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
-    /// `rsa2048`, `rsa3072` or `rsa4096`: the private-key operation with CRT, checked with the public exponent.
+    /// The operation's name.
     pub op: &'static str,
     /// The backend's name.
     pub backend: &'static str,
-    /// Operations per batch.
+    /// Operations per call.
     pub live_lanes: usize,
     /// How many pairs were measured.
     pub rounds: usize,
@@ -59,7 +63,7 @@ pub struct Row {
     /// Its smallest and largest value.
     pub ratio_range: [f64; 2],
     /// The share of the core's multiply instructions that the algorithm's count makes up; `None` for the portable
-    /// backend, which no vector instruction bounds.
+    /// backend, which no vector instruction bounds, and on curves, where additions and carries count as much.
     pub bound_fraction: Option<f64>,
 }
 
@@ -83,7 +87,8 @@ impl Experiment {
     /// Runs the experiment; `progress` sees every row as it comes.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when this CPU cannot run the backend or a result is wrong, [`Error::OpenSsl`],
+    /// [`Error::Unsupported`] when this CPU cannot run the backend, the backend does not compute an operation or a result
+    /// is wrong, [`Error::OpenSsl`],
     /// [`Error::Io`], [`Error::Interrupted`].
     ///
     /// # Panics
@@ -98,10 +103,18 @@ impl Experiment {
                 missing.join(" and ")
             )));
         }
+        let missing = |operation: &&Operation| !operation.is_offered(self.backend);
+        if let Some(operation) = self.operations.iter().find(missing) {
+            return Err(Error::Unsupported(format!(
+                "the backend {} does not compute {}",
+                self.backend.name(),
+                operation.name()
+            )));
+        }
         let rows = on_core(self.core, || {
             let mut rows = Vec::new();
-            for &size in &self.sizes {
-                let row = self.measure(size)?;
+            for &operation in &self.operations {
+                let row = self.measure(operation)?;
                 progress(&row);
                 rows.push(row);
             }
@@ -113,11 +126,15 @@ impl Experiment {
         })
     }
 
-    fn measure(&self, size: Size) -> Result<Row, Error> {
-        let mut subject = Subject::new(self.backend, size, self.live_lanes)?;
-        subject.check()?;
+    fn measure(&self, operation: Operation) -> Result<Row, Error> {
+        let mut subject = self.subject(operation)?;
+        if !subject.agrees()? {
+            return Err(Error::Unsupported(
+                "lanes and libcrypto disagree: do not use this build on this machine".to_owned(),
+            ));
+        }
         let pairs = (0..self.rounds)
-            .map(|round| self.measure_pair(&mut subject, size, round))
+            .map(|round| self.measure_pair(operation, subject.as_mut(), round))
             .collect::<Result<Vec<Pair>, Error>>()?;
 
         let unmeasurable = || Error::Unsupported("nothing was computed in a window".to_owned());
@@ -134,9 +151,9 @@ impl Experiment {
         .ok_or_else(unmeasurable)?;
         let bounds: Option<Vec<f64>> = pairs.iter().map(|pair| pair.bound_fraction).collect();
         Ok(Row {
-            op: name(size),
+            op: operation.name(),
             backend: self.backend.name(),
-            live_lanes: self.live_lanes,
+            live_lanes: self.operations_per_call(operation),
             rounds: pairs.len(),
             lanes_per_s: median(|pair| pair.lanes_per_s)?,
             libcrypto_per_s: median(|pair| pair.libcrypto_per_s)?,
@@ -146,145 +163,120 @@ impl Experiment {
         })
     }
 
-    fn measure_pair(&self, subject: &mut Subject, size: Size, round: usize) -> Result<Pair, Error> {
-        let mut batches_per_s = 0.0;
+    fn measure_pair(
+        &self,
+        operation: Operation,
+        subject: &mut dyn Subject,
+        round: usize,
+    ) -> Result<Pair, Error> {
+        let mut calls_per_s = 0.0;
         let mut libcrypto_per_s = 0.0;
         // Lanes first in one round, libcrypto first in the next: a drift favours neither.
         for turn in [round, round + 1] {
             check_interrupted()?;
             if turn.is_multiple_of(2) {
-                batches_per_s = rate(self.window, || subject.run_batch())?;
+                calls_per_s = rate(self.window, |runs| {
+                    subject.prepare(runs)?;
+                    time(runs, || subject.run_lanes())
+                })?;
             } else {
-                libcrypto_per_s = rate(self.window, || subject.run_libcrypto())?;
+                libcrypto_per_s = rate(self.window, |runs| time(runs, || subject.run_libcrypto()))?;
             }
         }
+        let multiplications = match operation {
+            Operation::Rsa(size) => multiplications_per_batch(self.backend, size),
+            _ => None,
+        };
         // Measured next to what it bounds: the clock depends on how much 512-bit work there has just been.
-        let bound = multiply_rate(self.backend).zip(multiplications_per_batch(self.backend, size));
+        let bound = multiplications.and_then(|count| Some((count, multiply_rate(self.backend)?)));
         Ok(Pair {
-            lanes_per_s: batches_per_s * self.live_lanes as f64,
+            lanes_per_s: calls_per_s * self.operations_per_call(operation) as f64,
             libcrypto_per_s,
-            bound_fraction: bound.map(|(rate, count)| batches_per_s * count as f64 / rate),
-        })
-    }
-}
-
-/// The name of the operation with keys of this size.
-pub fn name(size: Size) -> &'static str {
-    match size {
-        Size::Rsa2048 => "rsa2048",
-        Size::Rsa3072 => "rsa3072",
-        Size::Rsa4096 => "rsa4096",
-    }
-}
-
-/// One key in both libraries, with a message.
-struct Subject {
-    libcrypto: Rsa<Private>,
-    lanes: PrivateKey,
-    workspace: Box<Workspace>,
-    input: Vec<u8>,
-    outputs: Vec<Vec<u8>>,
-    expected: Vec<u8>,
-}
-
-impl Subject {
-    fn new(backend: Backend, size: Size, live_lanes: usize) -> Result<Subject, Error> {
-        let bits = u32::try_from(size.bits()).expect("a few thousand");
-        let libcrypto = Rsa::generate(bits).map_err(Error::openssl("cannot generate a key"))?;
-        let lanes = lanes_key(backend, &libcrypto)?;
-        // Any number below the modulus, whose highest bit is set.
-        let input: Vec<u8> = (0..size.bytes()).map(|index| index as u8 & 0x7f).collect();
-        Ok(Subject {
-            libcrypto,
-            lanes,
-            workspace: Workspace::new(),
-            input,
-            outputs: vec![vec![0; size.bytes()]; live_lanes],
-            expected: vec![0; size.bytes()],
+            bound_fraction: bound.map(|(count, rate)| calls_per_s * count as f64 / rate),
         })
     }
 
-    /// Compares the two libraries' results, which also warms both up: libcrypto prepares its Montgomery contexts and its
-    /// blinding with a key's first operation.
-    fn check(&mut self) -> Result<(), Error> {
-        self.run_libcrypto()?;
-        self.run_batch()?;
-        if self.outputs.iter().all(|output| *output == self.expected) {
-            Ok(())
-        } else {
-            Err(Error::Unsupported(
-                "lanes and libcrypto disagree: do not use this build on this machine".to_owned(),
-            ))
-        }
+    fn subject(&self, operation: Operation) -> Result<Box<dyn Subject>, Error> {
+        let (backend, live_lanes) = (self.backend, self.live_lanes);
+        Ok(match operation {
+            Operation::Rsa(size) => {
+                Box::new(rsa::PrivateOperation::new(backend, size, live_lanes)?)
+            }
+            Operation::Public(group) => {
+                Box::new(exchange::KeyPairs::new(backend, group, live_lanes)?)
+            }
+            Operation::Shared(group) => {
+                Box::new(exchange::SharedSecrets::new(backend, group, live_lanes)?)
+            }
+            Operation::Sign(curve) => {
+                Box::new(signature::Signatures::new(backend, curve, live_lanes)?)
+            }
+            Operation::SignAhead(curve) => {
+                Box::new(signature::SignaturesAhead::new(backend, curve)?)
+            }
+        })
     }
 
-    fn run_batch(&mut self) -> Result<(), Error> {
-        let mut operations: Vec<Operation<'_>> = self
-            .outputs
-            .iter_mut()
-            .map(|output| Operation {
-                key: &self.lanes,
-                input: black_box(&self.input),
-                output,
-            })
-            .collect();
-        let outcomes = private_operation(&mut self.workspace, &mut operations);
-        match outcomes.iter().find_map(|outcome| outcome.err()) {
-            None => Ok(()),
-            Some(error) => Err(Error::Unsupported(format!(
-                "an operation in lanes failed: {error}"
-            ))),
+    fn operations_per_call(&self, operation: Operation) -> usize {
+        match operation {
+            Operation::SignAhead(_) => 1,
+            _ => self.live_lanes,
         }
-    }
-
-    fn run_libcrypto(&mut self) -> Result<(), Error> {
-        self.libcrypto
-            .private_decrypt(black_box(&self.input), &mut self.expected, Padding::NONE)
-            .map(drop)
-            .map_err(Error::openssl("libcrypto's private-key operation failed"))
     }
 }
 
-fn lanes_key(backend: Backend, key: &Rsa<Private>) -> Result<PrivateKey, Error> {
-    let bytes = |number: Option<&openssl::bn::BigNumRef>| {
-        number.map_or_else(Vec::new, openssl::bn::BigNumRef::to_vec)
-    };
-    PrivateKey::new(
-        backend,
-        &Components {
-            modulus: &key.n().to_vec(),
-            public_exponent: &key.e().to_vec(),
-            prime1: &bytes(key.p()),
-            prime2: &bytes(key.q()),
-            exponent1: &bytes(key.dmp1()),
-            exponent2: &bytes(key.dmq1()),
-            coefficient: &bytes(key.iqmp()),
-        },
-    )
-    .map_err(|error| Error::Unsupported(format!("lanes refused a key of libcrypto's: {error}")))
+/// An operation in both libraries.
+trait Subject {
+    /// Makes ready what that many runs of lanes use up, outside of what is timed.
+    fn prepare(&mut self, _runs: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Computes one batch in lanes.
+    fn run_lanes(&mut self) -> Result<(), Error>;
+
+    /// Computes one operation with libcrypto.
+    fn run_libcrypto(&mut self) -> Result<(), Error>;
+
+    /// Whether both come to the same results.
+    fn agrees(&mut self) -> Result<bool, Error>;
 }
 
-/// How often `work` runs per second of CPU time, over about `window` of it. CPU time, since the core may be shared.
-fn rate(window: Duration, mut work: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+/// How often something runs per second of CPU time. CPU time, since the core may be shared. `stretch` runs it as many times
+/// as it is told to and returns the time that this took; what else it does ends the measurement sooner.
+fn rate(
+    window: Duration,
+    mut stretch: impl FnMut(usize) -> Result<Duration, Error>,
+) -> Result<f64, Error> {
     // The first run after the other library's turn finds its tables and the branch predictors cold.
-    work()?;
+    stretch(1)?;
     let started = thread_cpu_time();
-    let mut runs = 0_u64;
-    loop {
-        work()?;
-        runs += 1;
-        let used = thread_cpu_time() - started;
-        if used >= window {
-            return Ok(runs as f64 / used.as_secs_f64());
+    let mut used = Duration::ZERO;
+    let mut done = 0_u64;
+    let mut runs = 1;
+    while thread_cpu_time() - started < window {
+        let time = stretch(runs)?;
+        used += time;
+        done += runs as u64;
+        if time < SHORTEST_STRETCH {
+            runs *= 2;
         }
     }
+    Ok(done as f64 / used.as_secs_f64())
+}
+
+/// The CPU time of that many runs of `work`.
+fn time(runs: usize, mut work: impl FnMut() -> Result<(), Error>) -> Result<Duration, Error> {
+    let started = thread_cpu_time();
+    (0..runs).try_for_each(|_| work())?;
+    Ok(thread_cpu_time() - started)
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             formatter,
-            "{:<9} {:<12} {:>5} {:>12} {:>14} {:>8} {:>14} {:>8}",
+            "{:<16} {:<12} {:>5} {:>12} {:>14} {:>8} {:>14} {:>8}",
             "operation", "backend", "lanes", "lanes/s", "libcrypto/s", "ratio", "(range)", "bound"
         )?;
         for row in &self.rows {
@@ -294,7 +286,7 @@ impl fmt::Display for Outcome {
             let range = format!("{:.2}..{:.2}", row.ratio_range[0], row.ratio_range[1]);
             writeln!(
                 formatter,
-                "{:<9} {:<12} {:>5} {:>12.0} {:>14.0} {:>8.2} {range:>14} {bound:>8}",
+                "{:<16} {:<12} {:>5} {:>12.0} {:>14.0} {:>8.2} {range:>14} {bound:>8}",
                 row.op,
                 row.backend,
                 row.live_lanes,
@@ -318,31 +310,74 @@ mod tests {
     use super::*;
     use crate::processor::usable_cores;
 
-    #[test]
-    fn a_row_is_consistent_in_itself() {
-        let backend = Backend::detect().unwrap_or(Backend::Portable);
-        let outcome = Experiment {
-            sizes: vec![Size::Rsa2048],
+    fn experiment(backend: Backend, operations: &[Operation]) -> Experiment {
+        Experiment {
+            operations: operations.to_vec(),
             backend,
             live_lanes: 3,
-            window: Duration::from_millis(20),
+            window: Duration::from_millis(5),
             rounds: 3,
             core: usable_cores().unwrap()[0],
         }
-        .run(|_| ())
-        .unwrap();
-        let row = &outcome.rows[0];
-        assert_eq!((row.op, row.rounds, row.live_lanes), ("rsa2048", 3, 3));
-        assert!(row.ratio_range[0] <= row.ratio && row.ratio <= row.ratio_range[1]);
-        assert_eq!(row.bound_fraction.is_some(), backend != Backend::Portable);
-        assert!(outcome.to_string().contains("rsa2048"));
     }
 
     #[test]
-    fn a_wrong_result_is_not_measured() {
-        let mut subject = Subject::new(Backend::Portable, Size::Rsa2048, 1).unwrap();
-        subject.check().unwrap();
-        subject.libcrypto = Rsa::generate(2048).unwrap();
-        assert!(matches!(subject.check(), Err(Error::Unsupported(_))));
+    fn every_operation_gives_a_row_that_is_consistent_in_itself() {
+        let backend = Backend::detect().unwrap_or(Backend::Portable);
+        let offered: Vec<Operation> = Operation::ALL
+            .into_iter()
+            .filter(|operation| operation.is_offered(backend))
+            .collect();
+        let outcome = experiment(backend, &offered).run(|_| ()).unwrap();
+        assert_eq!(outcome.rows.len(), offered.len());
+        for (row, operation) in outcome.rows.iter().zip(&offered) {
+            let lanes = match operation {
+                Operation::SignAhead(_) => 1,
+                _ => 3,
+            };
+            assert_eq!(
+                (row.op, row.rounds, row.live_lanes),
+                (operation.name(), 3, lanes)
+            );
+            assert!(row.lanes_per_s > 0.0 && row.libcrypto_per_s > 0.0);
+            assert!(row.ratio_range[0] <= row.ratio && row.ratio <= row.ratio_range[1]);
+            let is_rsa = matches!(operation, Operation::Rsa(_));
+            assert_eq!(
+                row.bound_fraction.is_some(),
+                is_rsa && backend != Backend::Portable,
+                "{}",
+                row.op
+            );
+            assert!(outcome.to_string().contains(row.op));
+        }
+    }
+
+    #[test]
+    fn an_operation_that_the_backend_lacks_is_refused() {
+        if Backend::Avx512.is_available() {
+            let curves = experiment(Backend::Avx512, &[Operation::Shared(Group::X25519)]);
+            let error = curves.run(|_| ()).err().unwrap();
+            assert!(error.to_string().contains("x25519-shared"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_rate_is_that_of_what_was_timed_in_stretches_long_enough_for_the_clock() {
+        let mut stretches = Vec::new();
+        let rate = rate(Duration::from_millis(20), |runs| {
+            stretches.push(runs);
+            let started = thread_cpu_time();
+            while thread_cpu_time() - started < Duration::from_micros(100) {
+                std::hint::spin_loop();
+            }
+            Ok(Duration::from_micros(10) * u32::try_from(runs).unwrap())
+        })
+        .unwrap();
+        assert!((rate - 100_000.0).abs() < 1.0, "{rate}");
+        assert!(stretches.len() <= 201, "{stretches:?}");
+        let expected = [1, 1, 2, 4, 8, 16, 32, 32, 32];
+        for (runs, expected) in stretches.iter().zip(expected) {
+            assert_eq!(*runs, expected, "{stretches:?}");
+        }
     }
 }

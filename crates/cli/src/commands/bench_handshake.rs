@@ -26,6 +26,7 @@ use crate::output;
 #[command(after_help = "Examples:
   slipstream bench handshake
   slipstream bench handshake --suite tls13-rsa2048 --concurrency 64 --rounds 9 --json out.json
+  slipstream bench handshake --suite tls12-ecdhe-rsa-p256,tls13-ecdsa-p256,tls13-ecdsa-p384
   slipstream bench handshake --mode stock,stock      how much two equal servers seem to differ here")]
 pub struct BenchHandshake {
     /// The server program
@@ -43,7 +44,7 @@ pub struct BenchHandshake {
     #[arg(
         long,
         value_delimiter = ',',
-        value_parser = options::suite,
+        value_parser = options::suite(),
         default_value = "tls12-rsakx,tls12-ecdhe-rsa-x25519,tls13-rsa2048"
     )]
     suite: Vec<&'static Suite>,

@@ -5,34 +5,35 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use slipstream_bench::kernels::{Experiment, Row};
+use slipstream_bench::kernels::{Experiment, Operation, Row};
 use slipstream_bench::lanes::Backend;
-use slipstream_bench::lanes::rsa::Size;
 use slipstream_bench::processor::usable_cores;
 
 use super::options;
 use crate::output;
 
-/// Measure RSA in lanes against libcrypto, on one core
+/// Measure private-key operations in lanes against libcrypto, on one core
 ///
-/// The private-key operation with CRT: a batch of eight in vector lanes (the check with the public exponent included),
-/// against libcrypto's, one at a time, in turn. The bound is the share of the core's measured multiply
-/// instructions that the algorithm's count makes up.
+/// A batch of eight in vector lanes against libcrypto's operations, one at a time, in turn. RSA in lanes includes the check
+/// with the public exponent. A public key and a signature include the drawing of the private key or nonce, on both sides.
+/// For a shared secret lanes check the peer's key; of libcrypto it is EVP_PKEY_derive alone, without the check that a
+/// server pays for before. With sign-ahead the nonces have been made beforehand, which is not counted: it is what is
+/// left to do in a handshake, one signature at a time.
+///
+/// The bound is the share of the core's measured multiply instructions that the algorithm's count makes up. It is
+/// known for RSA.
 #[derive(Args)]
 #[command(after_help = "Examples:
   slipstream bench kernels
   slipstream bench kernels --op rsa3072 --rounds 15 --json out.json
+  slipstream bench kernels --op x25519-shared,p256-ecdh,p256-sign,p256-sign-ahead
   slipstream bench kernels --lanes 1      what a batch costs that is not full")]
 pub struct BenchKernels {
-    /// The operations
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        default_value = "rsa2048,rsa3072,rsa4096"
-    )]
-    op: Vec<OperationArgument>,
+    /// The operations [default: all that the backend computes]
+    #[arg(long, value_delimiter = ',', value_parser = operation())]
+    op: Vec<Operation>,
     /// The instructions to compute with
     #[arg(long, value_enum, default_value = "auto")]
     backend: BackendArgument,
@@ -54,13 +55,6 @@ pub struct BenchKernels {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum OperationArgument {
-    Rsa2048,
-    Rsa3072,
-    Rsa4096,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
 enum BackendArgument {
     /// The fastest that this CPU has
     Auto,
@@ -75,9 +69,16 @@ enum BackendArgument {
 impl BenchKernels {
     /// Runs the command.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
+        let backend = self.backend.resolve()?;
         let outcome = Experiment {
-            sizes: self.op.iter().map(|&operation| operation.into()).collect(),
-            backend: self.backend.resolve()?,
+            operations: match self.op.as_slice() {
+                [] => Operation::ALL
+                    .into_iter()
+                    .filter(|operation| operation.is_offered(backend))
+                    .collect(),
+                chosen => chosen.to_vec(),
+            },
+            backend,
             live_lanes: usize::from(self.lanes),
             window: self.seconds,
             rounds: self.rounds,
@@ -97,16 +98,6 @@ impl BenchKernels {
     }
 }
 
-impl From<OperationArgument> for Size {
-    fn from(operation: OperationArgument) -> Size {
-        match operation {
-            OperationArgument::Rsa2048 => Size::Rsa2048,
-            OperationArgument::Rsa3072 => Size::Rsa3072,
-            OperationArgument::Rsa4096 => Size::Rsa4096,
-        }
-    }
-}
-
 impl BackendArgument {
     fn resolve(self) -> anyhow::Result<Backend> {
         match self {
@@ -118,6 +109,12 @@ impl BackendArgument {
             BackendArgument::Portable => Ok(Backend::Portable),
         }
     }
+}
+
+/// Parses the name of an operation, and lists all in the help.
+fn operation() -> impl TypedValueParser<Value = Operation> {
+    PossibleValuesParser::new(Operation::ALL.map(Operation::name))
+        .map(|name| Operation::find(&name).expect("clap has found it among the names"))
 }
 
 fn print_progress(row: &Row) {

@@ -31,7 +31,7 @@ pub struct BenchLoad {
     #[arg(long, value_name = "ADDRESS:PORT")]
     connect: SocketAddr,
     /// The only kind of handshake that is offered
-    #[arg(long, value_parser = options::suite)]
+    #[arg(long, value_parser = options::suite())]
     suite: &'static Suite,
     /// Connections at work at a time
     #[arg(long, value_parser = options::positive, default_value = "64")]

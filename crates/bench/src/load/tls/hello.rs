@@ -1,7 +1,7 @@
 //! The ClientHello that is sent and the ServerHello that comes back (RFC 5246 section 7.4.1, RFC 8446 section 4.1).
 
 use super::Failure;
-use crate::suite::{Protocol, Suite};
+use crate::suite::{KeyType, Protocol, Suite};
 
 /// Where the random value stands in a ClientHello, behind the handshake header and the version.
 pub(super) const RANDOM_OFFSET: usize = 6;
@@ -25,10 +25,16 @@ const PSK_KEY_EXCHANGE_MODES: u16 = 45;
 const KEY_SHARE: u16 = 51;
 const RENEGOTIATION_INFO: u16 = 0xff01;
 
-/// ECDSA with P-256 and P-384, PSS and PKCS#1 with SHA-256, 384 and 512: what browsers offer, in their order.
-const SIGNATURE_SCHEMES: [u16; 8] = [
-    0x0403, 0x0804, 0x0401, 0x0503, 0x0805, 0x0501, 0x0806, 0x0601,
-];
+/// The schemes that are offered (RFC 8446 section 4.2.3), those of the suite's key alone: a server with keys of several
+/// types would else choose which of them is measured.
+fn signature_schemes(key: KeyType) -> &'static [u16] {
+    match key {
+        // PSS and PKCS#1 with SHA-256, 384 and 512, in the order of browsers.
+        KeyType::Rsa2048 => &[0x0804, 0x0401, 0x0805, 0x0501, 0x0806, 0x0601],
+        KeyType::EcdsaP256 => &[0x0403],
+        KeyType::EcdsaP384 => &[0x0503],
+    }
+}
 
 /// The random value by which a ServerHello says that it asks for another ClientHello (RFC 8446 section 4.1.3).
 const HELLO_RETRY_REQUEST: [u8; 4] = [0xcf, 0x21, 0xad, 0x74];
@@ -167,7 +173,7 @@ fn extensions(hello: &mut Vec<u8>, suite: &Suite, key_share: &[u8]) {
     extension(hello, SIGNATURE_ALGORITHMS, |body| {
         with_length::<2>(body, |list| {
             list.extend(
-                SIGNATURE_SCHEMES
+                signature_schemes(suite.key)
                     .iter()
                     .flat_map(|scheme| scheme.to_be_bytes()),
             );

@@ -6,10 +6,11 @@
 //! right, which proves the whole transcript and every secret.
 //!
 //! **It is no client for anything but measuring.** It never looks at whom it talks to, and what can be shared between
-//! connections is shared: one ephemeral key, one premaster secret per certificate.
+//! connections is shared: the ephemeral key 1 ([`exchange`]), one premaster secret per certificate.
 //!
 //! It does no I/O: [`Session::receive`] takes what came from the socket, [`Session::outgoing`] is what to send.
 
+mod exchange;
 mod hello;
 mod keys;
 mod record;

@@ -1,13 +1,12 @@
 //! A connection's TLS state, and what the connections of a load share.
 
-use openssl::derive::Deriver;
 use openssl::error::ErrorStack;
-use openssl::pkey::{Id, PKey, Private};
 use openssl::rand::rand_bytes;
 use openssl::rsa::Padding;
 use openssl::x509::X509;
 
 use super::Failure;
+use super::exchange::{share, shared_secret};
 use super::hello::{
     RANDOM_LENGTH, RANDOM_OFFSET, Reader, SESSION_ID_LENGTH, SESSION_ID_OFFSET, client_hello,
 };
@@ -15,7 +14,7 @@ use super::keys::{Hasher, Value, derive_secret, extract};
 use super::record::{Aead, ContentType, HEADER_LENGTH, MAX_PAYLOAD, Protection, write_plain};
 use super::tls12::Tls12;
 use super::tls13::Tls13;
-use crate::suite::{Group, Protocol, Suite};
+use crate::suite::{Protocol, Suite};
 
 /// The length of a handshake message's header: its type and three bytes of length.
 pub(super) const MESSAGE_HEADER_LENGTH: usize = 4;
@@ -30,18 +29,10 @@ pub(in crate::load) struct Client<'a> {
     pub(super) suite: &'a Suite,
     pub(super) aead: Aead,
     hello: Vec<u8>,
-    exchange: Option<KeyExchange>,
     premaster: [u8; PREMASTER_LENGTH],
     encrypted_premaster: Option<EncryptedPremaster>,
     /// The salt of TLS 1.3's handshake secret, the same for every connection without a pre-shared key.
     pub(super) handshake_salt: Value,
-}
-
-/// One key for all connections: for the server each is as new as any.
-struct KeyExchange {
-    group: Group,
-    key: PKey<Private>,
-    public: Vec<u8>,
 }
 
 /// The premaster secret encrypted to the key of a certificate.
@@ -53,10 +44,6 @@ struct EncryptedPremaster {
 impl<'a> Client<'a> {
     /// A client that offers `suite` alone.
     pub(in crate::load) fn new(suite: &'a Suite) -> Result<Client<'a>, ErrorStack> {
-        let exchange = suite.group.map(KeyExchange::new).transpose()?;
-        let public = exchange
-            .as_ref()
-            .map_or(&[][..], |exchange| &exchange.public);
         let mut premaster = [0; PREMASTER_LENGTH];
         rand_bytes(&mut premaster)?;
         premaster[..2].copy_from_slice(&[3, 3]);
@@ -68,8 +55,7 @@ impl<'a> Client<'a> {
         Ok(Client {
             suite,
             aead: Aead::new(suite)?,
-            hello: client_hello(suite, public),
-            exchange,
+            hello: client_hello(suite, suite.group.map_or(&[], share)),
             premaster,
             encrypted_premaster: None,
             handshake_salt: derive_secret(hash, &early, "derived", &empty),
@@ -77,12 +63,15 @@ impl<'a> Client<'a> {
     }
 
     /// Our share of the key exchange and the secret that it makes with the server's.
-    pub(super) fn exchange(&self, peer: &[u8]) -> Result<(&[u8], Vec<u8>), Failure> {
-        let exchange = self
-            .exchange
-            .as_ref()
+    pub(super) fn exchange<'b>(
+        &self,
+        peer: &'b [u8],
+    ) -> Result<(&'static [u8], &'b [u8]), Failure> {
+        let group = self
+            .suite
+            .group
             .ok_or(Failure::Protocol("a key share that was not asked for"))?;
-        Ok((&exchange.public, exchange.derive(peer)?))
+        Ok((share(group), shared_secret(group, peer)?))
     }
 
     /// The premaster secret, and the same encrypted to the first of `certificates` (the body of a Certificate message).
@@ -100,28 +89,6 @@ impl<'a> Client<'a> {
         };
         let encrypted = self.encrypted_premaster.insert(encrypted);
         Ok((&self.premaster, &encrypted.ciphertext))
-    }
-}
-
-impl KeyExchange {
-    fn new(group: Group) -> Result<KeyExchange, ErrorStack> {
-        let key = match group {
-            Group::X25519 => PKey::generate_x25519()?,
-        };
-        Ok(KeyExchange {
-            group,
-            public: key.raw_public_key()?,
-            key,
-        })
-    }
-
-    fn derive(&self, peer: &[u8]) -> Result<Vec<u8>, ErrorStack> {
-        let peer = match self.group {
-            Group::X25519 => PKey::public_key_from_raw_bytes(peer, Id::X25519)?,
-        };
-        let mut deriver = Deriver::new(&self.key)?;
-        deriver.set_peer(&peer)?;
-        deriver.derive_to_vec()
     }
 }
 

@@ -95,7 +95,7 @@ impl Tls12 {
                 with_length::<3>(&mut message, |body| {
                     with_length::<1>(body, |body| body.extend(share));
                 });
-                premaster
+                premaster.to_vec()
             }
             (None, None) => {
                 let (premaster, encrypted) = client.premaster(&self.certificates)?;

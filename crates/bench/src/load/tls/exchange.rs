@@ -1,0 +1,107 @@
+//! The client's half of an ephemeral key exchange, which costs it nothing.
+//!
+//! The private key is 1: the public key is then the group's base point, and the secret shared with a server is what
+//! the server has sent, its own public key. For the server the base point is a peer's key like any other. OpenSSL
+//! checks and multiplies it as it does every point (`ecp_nistz256_points_mul` uses its tables for the base point only
+//! where it is asked for a multiple of the generator, not of a point that happens to be the generator; `ossl_x25519`
+//! has no tables at all), and lanes do the same for all points, since they compute in constant time.
+//!
+//! With any other key a client of libcrypto's would spend two scalar multiplications on each connection with P-256, one of
+//! them on checking the server's point, and might well be what is measured.
+
+use super::Failure;
+use crate::suite::Group;
+
+/// The u-coordinate 9 of the base point (RFC 7748 section 4.1). No private key that follows the RFC is 1, since each
+/// has its bit 254 set, but a server cannot tell.
+const X25519_BASE: [u8; 32] = {
+    let mut base = [0; 32];
+    base[0] = 9;
+    base
+};
+
+/// The form of a point that is sent: both coordinates (RFC 8422 section 5.4.1).
+const UNCOMPRESSED: u8 = 4;
+const P256_COORDINATE: usize = 32;
+/// The base point of P-256 (FIPS 186-4 section D.1.2.3), uncompressed.
+const P256_BASE: [u8; 1 + 2 * P256_COORDINATE] = [
+    0x04, 0x6b, 0x17, 0xd1, 0xf2, 0xe1, 0x2c, 0x42, 0x47, 0xf8, 0xbc, 0xe6, 0xe5, 0x63, 0xa4, 0x40,
+    0xf2, 0x77, 0x03, 0x7d, 0x81, 0x2d, 0xeb, 0x33, 0xa0, 0xf4, 0xa1, 0x39, 0x45, 0xd8, 0x98, 0xc2,
+    0x96, 0x4f, 0xe3, 0x42, 0xe2, 0xfe, 0x1a, 0x7f, 0x9b, 0x8e, 0xe7, 0xeb, 0x4a, 0x7c, 0x0f, 0x9e,
+    0x16, 0x2b, 0xce, 0x33, 0x57, 0x6b, 0x31, 0x5e, 0xce, 0xcb, 0xb6, 0x40, 0x68, 0x37, 0xbf, 0x51,
+    0xf5,
+];
+
+/// What every ClientHello and ClientKeyExchange carries.
+pub(super) fn share(group: Group) -> &'static [u8] {
+    match group {
+        Group::X25519 => &X25519_BASE,
+        Group::P256 => &P256_BASE,
+    }
+}
+
+/// The secret shared with a server that has sent `peer`.
+pub(super) fn shared_secret(group: Group, peer: &[u8]) -> Result<&[u8], Failure> {
+    let secret = match group {
+        Group::X25519 => (peer.len() == X25519_BASE.len()).then_some(peer),
+        Group::P256 => match peer.split_first() {
+            // The secret is the x-coordinate (RFC 8446 section 7.4.2, RFC 8422 section 5.10).
+            Some((&UNCOMPRESSED, coordinates)) if peer.len() == P256_BASE.len() => {
+                Some(&coordinates[..P256_COORDINATE])
+            }
+            _ => None,
+        },
+    };
+    secret.ok_or(Failure::Protocol("a malformed key share"))
+}
+
+#[cfg(test)]
+mod tests {
+    use openssl::bn::BigNumContext;
+    use openssl::derive::Deriver;
+    use openssl::ec::{EcGroup, EcKey, EcPoint, PointConversionForm};
+    use openssl::nid::Nid;
+    use openssl::pkey::{Id, PKey, Private, Public};
+
+    use super::*;
+
+    fn derive(own: &PKey<Private>, peer: &PKey<Public>) -> Vec<u8> {
+        let mut deriver = Deriver::new(own).unwrap();
+        deriver.set_peer(peer).unwrap();
+        deriver.derive_to_vec().unwrap()
+    }
+
+    #[test]
+    fn a_server_with_x25519_comes_to_the_same_secret() {
+        let server = PKey::generate_x25519().unwrap();
+        let sent = server.raw_public_key().unwrap();
+        let peer = PKey::public_key_from_raw_bytes(share(Group::X25519), Id::X25519).unwrap();
+        assert_eq!(
+            shared_secret(Group::X25519, &sent).unwrap(),
+            derive(&server, &peer)
+        );
+        assert!(shared_secret(Group::X25519, &sent[1..]).is_err());
+    }
+
+    #[test]
+    fn a_server_with_p256_comes_to_the_same_secret() {
+        let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).unwrap();
+        let mut context = BigNumContext::new().unwrap();
+        let server = EcKey::generate(&group).unwrap();
+        let mut sent = server
+            .public_key()
+            .to_bytes(&group, PointConversionForm::UNCOMPRESSED, &mut context)
+            .unwrap();
+        let point = EcPoint::from_bytes(&group, share(Group::P256), &mut context).unwrap();
+        let peer = PKey::from_ec_key(EcKey::from_public_key(&group, &point).unwrap()).unwrap();
+        let server = PKey::from_ec_key(server).unwrap();
+        assert_eq!(
+            shared_secret(Group::P256, &sent).unwrap(),
+            derive(&server, &peer)
+        );
+        assert!(shared_secret(Group::P256, &sent[..33]).is_err());
+        sent[0] = 2;
+        assert!(shared_secret(Group::P256, &sent).is_err());
+        assert!(shared_secret(Group::P256, &[]).is_err());
+    }
+}

@@ -38,14 +38,24 @@ impl Metrics {
         Ok(Metrics { samples })
     }
 
-    /// Operations computed in lanes.
+    /// Private-key operations with RSA keys computed in lanes.
     pub fn lane_operations(&self) -> u64 {
-        self.get("lane_operations_total")
+        self.sum_of("lane_operations_total{operation=\"RSA-")
     }
 
-    /// Operations submitted to lanes.
+    /// Key exchanges computed in lanes.
+    pub fn lane_exchanges(&self) -> u64 {
+        self.sum("lane_operations_total") - self.lane_operations()
+    }
+
+    /// Private-key operations with RSA keys submitted to lanes.
     pub fn operations(&self) -> u64 {
-        self.get("operations_total")
+        self.sum_of("operations_total{operation=\"RSA-")
+    }
+
+    /// Key pairs and nonces made ahead, and used.
+    pub fn ahead_used(&self) -> u64 {
+        self.get("ahead_used_total")
     }
 
     /// Batches computed in lanes.
@@ -116,7 +126,12 @@ impl Metrics {
     }
 
     fn sum(&self, family: &str) -> u64 {
-        let prefix = format!("slipstream_{family}{{");
+        self.sum_of(&format!("{family}{{"))
+    }
+
+    /// Of samples whose name and labels begin so.
+    fn sum_of(&self, prefix: &str) -> u64 {
+        let prefix = format!("slipstream_{prefix}");
         self.samples
             .iter()
             .filter(|(name, _)| name.starts_with(&prefix))

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use openssl::ssl::SslVersion;
 use slipstream_bench::load::{Behaviour, Limit, Load};
-use slipstream_bench::suite::SUITES;
+use slipstream_bench::suite::{KeyType as SuiteKey, SUITES};
 use slipstream_integration::process::{anonymous_memory, descriptors};
 use slipstream_integration::{
     Authority, Build, Client, Configuration, KeyType, Nginx, Offer, PATIENCE, concurrently,
@@ -140,6 +140,7 @@ impl Site {
         const CONCURRENCY: usize = 48;
         let full: u64 = SUITES
             .iter()
+            .filter(|suite| suite.key == SuiteKey::Rsa2048)
             .map(|suite| {
                 let report = Load {
                     address: self.address,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use slipstream_lanes::LANES;
 use slipstream_offload::fiber::Fibers;
 use slipstream_offload::instance::Instance;
-use slipstream_offload::{Class, Reason};
+use slipstream_offload::{Class, Kind, Reason};
 
 /// Events of handshakes, each a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +31,13 @@ const EVENTS: usize = 5;
 
 /// Where each figure stands in a slot.
 pub(crate) mod layout {
-    use super::{Class, EVENTS, LANES, Reason};
+    use super::{Class, EVENTS, Kind, LANES, Reason};
 
     pub(crate) const EVENT: usize = 0;
     pub(crate) const SUBMITTED: usize = EVENT + EVENTS;
-    pub(crate) const BATCHES: usize = SUBMITTED + 1;
+    pub(crate) const BATCHES: usize = SUBMITTED + Kind::COUNT;
     pub(crate) const LANE_OPERATIONS: usize = BATCHES + 1;
-    pub(crate) const ORPHANS: usize = LANE_OPERATIONS + 1;
+    pub(crate) const ORPHANS: usize = LANE_OPERATIONS + Kind::COUNT;
     pub(crate) const TAKEN_AHEAD: usize = ORPHANS + 1;
     pub(crate) const FILL: usize = TAKEN_AHEAD + 1;
     pub(crate) const SOFTWARE: usize = FILL + LANES;
@@ -160,9 +160,15 @@ impl Metrics {
     pub(crate) fn publish(&self, instance: &Instance, fibers: &Fibers) {
         let Some(slot) = self.slot else { return };
         let counters = instance.counters();
-        slot.set(layout::SUBMITTED, counters.submitted);
         slot.set(layout::BATCHES, counters.batches);
-        slot.set(layout::LANE_OPERATIONS, counters.lane_operations);
+        for kind in Kind::ALL {
+            let index = kind.index();
+            slot.set(layout::SUBMITTED + index, counters.submitted[index]);
+            slot.set(
+                layout::LANE_OPERATIONS + index,
+                counters.lane_operations[index],
+            );
+        }
         slot.set(layout::ORPHANS, counters.orphans);
         slot.set(layout::TAKEN_AHEAD, counters.taken_ahead);
         for (index, count) in counters.fill.iter().enumerate() {

@@ -11,7 +11,7 @@ use nginx_sys::{
     ngx_http_output_filter, ngx_http_request_t, ngx_http_send_header, ngx_int_t,
 };
 use slipstream_lanes::LANES;
-use slipstream_offload::{Class, Reason};
+use slipstream_offload::{Class, Kind, Reason};
 
 use crate::metrics::{self, Event, Totals, layout};
 use crate::module::static_str;
@@ -97,18 +97,22 @@ fn render(totals: &Totals) -> String {
     }
 
     page.family("operations_total", "counter", "Operations submitted.");
-    page.sample("operations_total", None, figure(layout::SUBMITTED));
+    for kind in Kind::ALL {
+        let label = ("operation", kind.name());
+        let count = figure(layout::SUBMITTED + kind.index());
+        page.sample("operations_total", Some(label), count);
+    }
 
     page.family(
         "lane_operations_total",
         "counter",
         "Operations computed in lanes.",
     );
-    page.sample(
-        "lane_operations_total",
-        None,
-        figure(layout::LANE_OPERATIONS),
-    );
+    for kind in Kind::ALL {
+        let label = ("operation", kind.name());
+        let count = figure(layout::LANE_OPERATIONS + kind.index());
+        page.sample("lane_operations_total", Some(label), count);
+    }
 
     page.family("batches_total", "counter", "Batches computed in lanes.");
     page.sample("batches_total", None, figure(layout::BATCHES));

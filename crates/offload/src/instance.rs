@@ -141,6 +141,7 @@ impl Instance {
         if !self.accelerator.accepts(&operation) {
             return Err(Reason::NotOffered);
         }
+        let kind = operation.kind();
         let id = self
             .slots
             .open(operation.class(), notification)
@@ -150,7 +151,7 @@ impl Instance {
             self.slots.take(id);
             return Err(Reason::Full);
         }
-        self.counters.submitted += 1;
+        self.counters.submitted[kind.index()] += 1;
         Ok(id)
     }
 }

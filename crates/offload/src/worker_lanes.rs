@@ -80,7 +80,7 @@ impl WorkerLanes {
         let queue = &mut self.queues[kind.index()];
         let operations = queue.iter().take(live).map(|request| &request.operation);
         let answers = batch::compute(self.backend, &mut self.workspace, operations);
-        counters.count_batch(live);
+        counters.count_batch(kind, live);
         for (request, answer) in queue.drain(..live).zip(answers) {
             responses.push(Response {
                 id: request.id,

@@ -231,7 +231,8 @@ fn the_status_page(build: Build) {
     let operations = (1..=8)
         .map(|lanes| lanes as u64 * batches(lanes))
         .sum::<u64>();
-    assert_eq!(operations, metrics.lane_operations());
+    let computed = metrics.lane_operations() + metrics.lane_exchanges();
+    assert_eq!(operations, computed);
 
     let page = server.nginx.status_page("GET").unwrap();
     assert_eq!(

@@ -34,7 +34,8 @@ fn concurrent_handshakes_are_computed_in_lanes() {
                 connection
             });
             let operations = server.haproxy.lane_operations() - before;
-            assert_eq!(operations, CLIENTS as u64, "{name}, {threads} threads");
+            let expected = CLIENTS as u64 * operations_in_lanes(name);
+            assert_eq!(operations, expected, "{name}, {threads} threads");
             // Each has paused, and keeps its descriptor until it is closed.
             assert_eq!(server.haproxy.event_descriptors(), CLIENTS, "{name}");
             drop(connections);
@@ -50,10 +51,11 @@ fn the_measured_cost_decides_by_default() {
     let server = Server::start(HaproxyConfiguration::with_provider(""));
     for (offer, name) in offers() {
         let client = server.client(&offer);
-        // One at a time has no company.
+        // One at a time has no company; a lone X25519 operation may be cheaper in lanes all the same.
         let before = server.haproxy.lane_operations();
         assert_eq!(client.get("/").expect(name).text(), "served");
-        assert_eq!(server.haproxy.lane_operations(), before, "{name}");
+        let operations = server.haproxy.lane_operations() - before;
+        assert!(operations < operations_in_lanes(name), "{name}");
         let pages = concurrently(64, |_| client.get("/").expect(name).status);
         assert!(pages.iter().all(|&status| status == 200), "{name}");
     }
@@ -182,6 +184,15 @@ fn stop_once_paused(haproxy: &Haproxy, handshakes: usize) -> Option<Stopped> {
     const LOOKS: usize = 100;
     let paused = (0..LOOKS).any(|_| haproxy.event_descriptors() >= handshakes);
     paused.then(|| Stopped::new(vec![haproxy.worker()]))
+}
+
+/// How many operations of a handshake lanes can compute: the signature or the decryption, and the key exchange.
+fn operations_in_lanes(name: &str) -> u64 {
+    if name == "TLS 1.2, RSA key exchange" {
+        1
+    } else {
+        2
+    }
 }
 
 fn offers() -> [(Offer, &'static str); 3] {

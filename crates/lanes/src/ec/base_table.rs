@@ -55,7 +55,7 @@ impl BaseTable {
             for lane in 0..LANES {
                 copy_lane(&mut base, &mut bases, lane);
                 for _ in 0..C::BASE_WINDOW {
-                    base = base.double::<C::Field>();
+                    base.double::<C::Field>();
                 }
             }
             odd_multiples::<C::Field, V, N>(&bases, &mut multiples);

@@ -9,10 +9,10 @@
 //!   next digit; the multiplier ignores it;
 //! - [`Element`]: a factor without those bits, which may be added and subtracted too.
 //!
-//! Bounds. A factor is between 0 and R, not below the modulus p: a product of a and b is reduced to less than a b / R +
-//! p, and callers see to it that the sums which they carry are neither negative nor as large as R. For that they add
-//! multiples of p, written in comments as multiples of p = 1. A column of a product gathers at most 2 N digit halves
-//! of each of two products, one of them eightfold, and less than 2^57 of the reduction: less than 2^61 in size.
+//! Bounds. A factor is between 0 and R, and need not be below the modulus p: a product of a and b is reduced to less than
+//! a b / R + p, unless [`Modulus::eliminate`] says otherwise, and callers see to it that the sums which they carry are
+//! neither negative nor as large as R. A column gathers at most 2 N digit halves of each of two products, one of
+//! them eightfold, and as many of the reduction, each below 2^52: less than 2^60 in size.
 
 use super::arithmetic::Arithmetic;
 use super::inversion::Step;
@@ -55,9 +55,8 @@ pub(super) trait Modulus<const N: usize>: 'static {
     /// What [`Modulus::tighten`] leaves is less than this multiple of the modulus.
     const TIGHT: i64 = 16;
 
-    /// Adds the multiple of the modulus that makes column `index` zero modulo 2^52, and its carry to the next.
-    ///
-    /// It adds to columns `index + 1` to `index + N` only, and needs the column before to be eliminated.
+    /// Adds a multiple of the modulus that makes column `index` zero modulo 2^52, and its carry to the next. The columns
+    /// below have been eliminated.
     fn eliminate<V: MultiplyAdd52>(columns: &mut Columns<V>, index: usize);
 
     /// Brings a sum between 0 and 16 times the modulus below 1.01 times the modulus, where factors have so little room
@@ -169,12 +168,15 @@ pub(super) mod inline {
     pub(in crate::ec) fn square<M: Modulus<N>, V: MultiplyAdd52, const N: usize>(
         a: &[V; N],
     ) -> Sum<V, N> {
+        // The square has columns of its own: what the reduction adds must not be doubled, and neither waits for
+        // the other, which an inversion would feel.
+        let mut square = Columns::zero(a[0]);
         let mut columns = Columns::zero(a[0]);
         unroll!(K below twice N, {
-            columns.add_column_of_square(a, K);
-            // What is eliminated must not be doubled.
-            if K >= N {
-                M::eliminate(&mut columns, K - N);
+            square.add_column_of_square(a, K);
+            columns.sums[K] = columns.sums[K].add(square.sums[K]);
+            if K < N {
+                M::eliminate(&mut columns, K);
             }
         });
         columns.upper_half()
@@ -402,7 +404,7 @@ impl<V: Arithmetic, const N: usize> Element<V, N> {
             digits[0] = 1;
             Element::splat(self.0[0], &digits)
         };
-        // At most the modulus, and that only for zero.
+        // Below 1.01 times the modulus.
         multiply::<M, V, N>(&self, &one)
             .element()
             .subtract_if_not_below(&M::DIGITS)

@@ -85,7 +85,7 @@ pub(super) fn is_zero(limbs: &[u64]) -> u64 {
 }
 
 /// Keeps the optimizer from turning a choice by a mask into a branch.
-pub(super) fn hide(mask: u64) -> u64 {
+pub(super) const fn hide(mask: u64) -> u64 {
     core::hint::black_box(mask)
 }
 
@@ -123,7 +123,7 @@ impl<const L: usize> Modulus<L> {
     pub(super) const fn subtract(&self, a: &[u64; L], b: &[u64; L]) -> [u64; L] {
         let (difference, borrow) = subtract(a, b);
         let (corrected, _) = add(&difference, &self.limbs);
-        select(&corrected, &difference, borrow)
+        select(&corrected, &difference, hide(borrow))
     }
 
     /// `a` modulo the modulus, for any a.
@@ -186,7 +186,7 @@ pub(super) const fn power_of_two<const L: usize>(modulus: &[u64; L], exponent: u
 const fn add_modulo<const L: usize>(a: &[u64; L], b: &[u64; L], modulus: &[u64; L]) -> [u64; L] {
     let (sum, carry) = add(a, b);
     let (difference, borrow) = subtract(&sum, modulus);
-    select(&sum, &difference, borrow & carry.wrapping_sub(1))
+    select(&sum, &difference, hide(borrow & carry.wrapping_sub(1)))
 }
 
 /// Low and high limb of `a b + c + d`.

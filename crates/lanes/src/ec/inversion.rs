@@ -22,7 +22,7 @@ pub(super) struct Step {
     by: usize,
 }
 
-/// `1 / a` modulo M, in Montgomery form like `a`; zero for zero. The result is below 1 + a b / R for some b <= 16 p.
+/// `1 / a`, in Montgomery form like `a`, and 0 for 0. Like `a`, the result is below four times the modulus.
 #[inline(always)]
 pub(super) fn invert<M: Modulus<N>, V: Arithmetic, const N: usize>(
     a: &Factor<V, N>,

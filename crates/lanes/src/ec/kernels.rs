@@ -4,7 +4,6 @@ use super::base_table::BaseTable;
 use super::curve::Parameters;
 use super::multiplication::{self, Integers, Points, Scalars};
 use crate::Backend;
-use crate::vector::Portable;
 
 /// Sets `products` to the affine coordinates of the multiples of the base point.
 pub(super) fn multiply_base<C: Parameters<L, N>, const L: usize, const N: usize>(
@@ -15,15 +14,8 @@ pub(super) fn multiply_base<C: Parameters<L, N>, const L: usize, const N: usize>
     match backend {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: callers offer available backends only.
-        Backend::Ifma => unsafe {
-            let table = C::base_table().get_or_init(|| x86_64::base_table::<C, L, N>());
-            x86_64::multiply_base::<C, L, N>(scalars, table, products);
-        },
-        // SAFETY: the portable vector needs no particular CPU.
-        _ => unsafe {
-            let table = C::base_table().get_or_init(|| BaseTable::new::<C, Portable, L, N>());
-            multiplication::multiply_base::<C, Portable, L, N>(scalars, table, products);
-        },
+        Backend::Ifma => unsafe { ifma::multiply_base::<C, L, N>(scalars, products) },
+        _ => portable::multiply_base::<C, L, N>(scalars, products),
     }
 }
 
@@ -36,9 +28,8 @@ pub(super) fn multiply_points<C: Parameters<L, N>, const L: usize, const N: usiz
     match backend {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: callers offer available backends only.
-        Backend::Ifma => unsafe { x86_64::multiply_points::<C, L, N>(scalars, points) },
-        // SAFETY: the portable vector needs no particular CPU.
-        _ => unsafe { multiplication::multiply_points::<C, Portable, L, N>(scalars, points) },
+        Backend::Ifma => unsafe { ifma::multiply_points::<C, L, N>(scalars, points) },
+        _ => portable::multiply_points::<C, L, N>(scalars, points),
     }
 }
 
@@ -51,53 +42,65 @@ pub(super) fn invert_scalars<C: Parameters<L, N>, const L: usize, const N: usize
     match backend {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: callers offer available backends only.
-        Backend::Ifma => unsafe { x86_64::invert_scalars::<C, L, N>(scalars, power) },
-        // SAFETY: the portable vector needs no particular CPU.
-        _ => unsafe { multiplication::invert_scalars::<C, Portable, L, N>(scalars, power) },
+        Backend::Ifma => unsafe { ifma::invert_scalars::<C, L, N>(scalars, power) },
+        _ => portable::invert_scalars::<C, L, N>(scalars, power),
     }
 }
 
-/// The functions that turn the generic code into AVX-512 code: everything is inlined into them.
+/// Defines the kernels for a vector type. They are functions of their own, so that the generic code, all of which is
+/// inlined, becomes code for their target features, and so that none has the stack of another.
+macro_rules! kernels {
+    ($(#[$target_feature:meta])? $vector:path) => {
+        use super::{BaseTable, Integers, Parameters, Points, Scalars, multiplication};
+
+        $(#[$target_feature])?
+        #[inline(never)]
+        pub(super) fn multiply_base<C: Parameters<L, N>, const L: usize, const N: usize>(
+            scalars: &Scalars,
+            products: &mut Points<N>,
+        ) {
+            let table = C::base_table().get_or_init(|| make_base_table::<C, L, N>());
+            // SAFETY: the CPU has the vector's instructions, else this function must not be called.
+            unsafe { multiplication::multiply_base::<C, $vector, L, N>(scalars, table, products) }
+        }
+
+        $(#[$target_feature])?
+        #[inline(never)]
+        fn make_base_table<C: Parameters<L, N>, const L: usize, const N: usize>() -> BaseTable {
+            // SAFETY: as in `multiply_base`.
+            unsafe { BaseTable::new::<C, $vector, L, N>() }
+        }
+
+        $(#[$target_feature])?
+        #[inline(never)]
+        pub(super) fn multiply_points<C: Parameters<L, N>, const L: usize, const N: usize>(
+            scalars: &Scalars,
+            points: &mut Points<N>,
+        ) {
+            // SAFETY: as in `multiply_base`.
+            unsafe { multiplication::multiply_points::<C, $vector, L, N>(scalars, points) }
+        }
+
+        $(#[$target_feature])?
+        #[inline(never)]
+        pub(super) fn invert_scalars<C: Parameters<L, N>, const L: usize, const N: usize>(
+            scalars: &mut Integers<N>,
+            power: &[u64; N],
+        ) {
+            // SAFETY: as in `multiply_base`.
+            unsafe { multiplication::invert_scalars::<C, $vector, L, N>(scalars, power) }
+        }
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
-mod x86_64 {
-    use super::{BaseTable, Integers, Parameters, Points, Scalars, multiplication};
-    use crate::vector::IfmaVector;
+mod ifma {
+    kernels!(
+        #[target_feature(enable = "avx512f,avx512ifma")]
+        crate::vector::IfmaVector
+    );
+}
 
-    #[target_feature(enable = "avx512f,avx512ifma")]
-    #[inline(never)]
-    pub(super) fn base_table<C: Parameters<L, N>, const L: usize, const N: usize>() -> BaseTable {
-        // SAFETY: the CPU has AVX-512 IFMA, else this function must not be called.
-        unsafe { BaseTable::new::<C, IfmaVector, L, N>() }
-    }
-
-    #[target_feature(enable = "avx512f,avx512ifma")]
-    #[inline(never)]
-    pub(super) fn multiply_base<C: Parameters<L, N>, const L: usize, const N: usize>(
-        scalars: &Scalars,
-        table: &BaseTable,
-        products: &mut Points<N>,
-    ) {
-        // SAFETY: the CPU has AVX-512 IFMA, else this function must not be called.
-        unsafe { multiplication::multiply_base::<C, IfmaVector, L, N>(scalars, table, products) }
-    }
-
-    #[target_feature(enable = "avx512f,avx512ifma")]
-    #[inline(never)]
-    pub(super) fn multiply_points<C: Parameters<L, N>, const L: usize, const N: usize>(
-        scalars: &Scalars,
-        points: &mut Points<N>,
-    ) {
-        // SAFETY: the CPU has AVX-512 IFMA, else this function must not be called.
-        unsafe { multiplication::multiply_points::<C, IfmaVector, L, N>(scalars, points) }
-    }
-
-    #[target_feature(enable = "avx512f,avx512ifma")]
-    #[inline(never)]
-    pub(super) fn invert_scalars<C: Parameters<L, N>, const L: usize, const N: usize>(
-        scalars: &mut Integers<N>,
-        power: &[u64; N],
-    ) {
-        // SAFETY: the CPU has AVX-512 IFMA, else this function must not be called.
-        unsafe { multiplication::invert_scalars::<C, IfmaVector, L, N>(scalars, power) }
-    }
+mod portable {
+    kernels!(crate::vector::Portable);
 }

@@ -2,7 +2,8 @@
 //! secrets for ECDH (SP 800-56A), and signatures of ECDSA (FIPS 186-5, section 6).
 //!
 //! A call costs the same with one operation as with eight. Everything runs in constant time with respect to private
-//! keys, nonces and results, except that whether an operation fails is public, and secret memory is wiped.
+//! keys, nonces and results, except that whether an operation fails is public, and secret memory is wiped. The stack use
+//! is below 80 KiB.
 //!
 //! ```
 //! # use slipstream_lanes::Backend;
@@ -32,6 +33,8 @@ mod kernels;
 mod moduli;
 mod multiplication;
 mod point;
+#[cfg(test)]
+mod tests;
 
 use core::fmt;
 use core::ops::Deref;

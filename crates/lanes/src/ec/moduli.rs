@@ -66,31 +66,45 @@ impl Modulus<8> for FieldP384 {
     const R_SQUARED: [u64; 8] = digits(&power_of_two(&P384_FIELD, 832));
     const INVERSION: &'static [Step] = &inversion::P384_FIELD;
 
-    /// -1 / p modulo 2^52 is 2^32 + 1. What is subtracted is gathered in columns of its own.
+    /// p (2^32 + 1) = 2^416 + 2^384 - 2^160 - 2^129 - 2^96 + 2^64 - 1 is -1 modulo 2^52, so the multiple of it is the
+    /// column itself. Since it is larger than R, the last column takes p instead; so the result is below a b / R + 1.01 p.
+    /// What is subtracted is gathered in columns of its own.
     #[inline(always)]
     fn eliminate<V: MultiplyAdd52>(columns: &mut Columns<V>, index: usize) {
         let Columns { sums, negative } = columns;
-        if index != 0 {
-            sums[index] = sums[index].subtract(negative[index]);
+        let column = sums[index].subtract(negative[index]);
+        if index < 7 {
+            let power96 = splat(column, (1 << (96 - 52)) - (1 << (64 - 52)));
+            let power129 = splat(column, 1 << (129 - 104));
+            let power160 = splat(column, 1 << (160 - 156));
+            let power384 = splat(column, 1 << (384 - 364));
+            negative[index + 1].madd_low(&column, &power96);
+            sums[index + 1] = sums[index + 1].add(column.shift_right_signed(DIGIT_BITS));
+            negative[index + 2].madd_high(&column, &power96);
+            negative[index + 2].madd_low(&column, &power129);
+            negative[index + 3].madd_high(&column, &power129);
+            negative[index + 3].madd_low(&column, &power160);
+            negative[index + 4].madd_high(&column, &power160);
+            sums[index + 7].madd_low(&column, &power384);
+            sums[index + 8].madd_high(&column, &power384);
+            sums[index + 8].madd_low(&column, &splat(column, 1));
+        } else {
+            let low = splat(column, (1 << 32) - 1);
+            let power96 = splat(column, 1 << (96 - 52));
+            let power128 = splat(column, 1 << (128 - 104));
+            let power384 = splat(column, 1 << (384 - 364));
+            let (mut multiple, mut carry) = (column, column);
+            multiple.madd_low(&column, &splat(column, 1 << 32));
+            carry.madd_low(&multiple, &low);
+            sums[index + 1].madd_high(&multiple, &low);
+            sums[index + 1] = sums[index + 1].add(carry.shift_right_signed(DIGIT_BITS));
+            negative[index + 1].madd_low(&multiple, &power96);
+            negative[index + 2].madd_high(&multiple, &power96);
+            negative[index + 2].madd_low(&multiple, &power128);
+            negative[index + 3].madd_high(&multiple, &power128);
+            sums[index + 7].madd_low(&multiple, &power384);
+            sums[index + 8].madd_high(&multiple, &power384);
         }
-        let power32 = splat(sums[0], 1 << 32);
-        let low = splat(sums[0], (1 << 32) - 1);
-        let power96 = splat(sums[0], 1 << (96 - 52));
-        let power128 = splat(sums[0], 1 << (128 - 104));
-        let power384 = splat(sums[0], 1 << (384 - 364));
-
-        let mut column = sums[index];
-        let mut multiple = column;
-        multiple.madd_low(&column, &power32);
-        column.madd_low(&multiple, &low);
-        sums[index + 1].madd_high(&multiple, &low);
-        negative[index + 1].madd_low(&multiple, &power96);
-        sums[index + 1] = sums[index + 1].add(column.shift_right_signed(DIGIT_BITS));
-        negative[index + 2].madd_high(&multiple, &power96);
-        negative[index + 2].madd_low(&multiple, &power128);
-        negative[index + 3].madd_high(&multiple, &power128);
-        sums[index + 7].madd_low(&multiple, &power384);
-        sums[index + 8].madd_high(&multiple, &power384);
     }
 }
 
@@ -109,7 +123,12 @@ impl Modulus<5> for OrderP256 {
 
     #[inline(always)]
     fn eliminate<V: MultiplyAdd52>(columns: &mut Columns<V>, index: usize) {
-        eliminate(columns, index, &Self::DIGITS);
+        eliminate(
+            columns,
+            index,
+            &Self::DIGITS,
+            &const { friendly_multiple(&Self::DIGITS) },
+        );
     }
 }
 
@@ -128,33 +147,68 @@ impl Modulus<8> for OrderP384 {
 
     #[inline(always)]
     fn eliminate<V: MultiplyAdd52>(columns: &mut Columns<V>, index: usize) {
-        eliminate(columns, index, &Self::DIGITS);
+        eliminate(
+            columns,
+            index,
+            &Self::DIGITS,
+            &const { friendly_multiple(&Self::DIGITS) },
+        );
     }
 }
 
-/// [`Modulus::eliminate`] for a modulus without a pattern.
+/// [`Modulus::eliminate`] for a modulus n without a pattern.
+///
+/// n k, where k is -1 / n modulo 2^52, is -1 modulo 2^52, so the multiple of it is the column itself: one multiplication
+/// less to wait for. For the last column it would be too large; this takes a multiple of n. Column i adds less than
+/// 2^(52 (i + 2 - N)) n to the result, or n if it is the last, which so is below a b / R + 2.01 n.
 #[inline(always)]
 fn eliminate<V: MultiplyAdd52, const N: usize>(
     columns: &mut Columns<V>,
     index: usize,
     modulus: &[u64; N],
+    friendly: &[u64; N],
 ) {
     let sums = &mut columns.sums;
-    let mut column = sums[index];
-    let mut multiple = splat(column, 0);
-    multiple.madd_low(&column, &splat(column, negated_inverse(modulus[0])));
-    column.madd_low(&multiple, &splat(column, modulus[0]));
-    sums[index + 1].madd_high(&multiple, &splat(column, modulus[0]));
-    sums[index + 1].madd_low(&multiple, &splat(column, modulus[1]));
-    sums[index + 1] = sums[index + 1].add(column.shift_right_signed(DIGIT_BITS));
-    unroll!(J below N, {
-        if J > 1 {
-            sums[index + J].madd_low(&multiple, &splat(column, modulus[J]));
-        }
-        if J > 0 {
+    let column = sums[index];
+    if index < N - 1 {
+        let carry = column.shift_right_signed(DIGIT_BITS);
+        unroll!(J below N, {
+            sums[index + 1 + J].madd_low(&column, &splat(column, friendly[J]));
+            if J == 0 {
+                sums[index + 1] = sums[index + 1].add(carry);
+            }
+            sums[index + 2 + J].madd_high(&column, &splat(column, friendly[J]));
+        });
+    } else {
+        let (mut multiple, mut carry) = (splat(column, 0), column);
+        multiple.madd_low(&column, &splat(column, negated_inverse(modulus[0])));
+        carry.madd_low(&multiple, &splat(column, modulus[0]));
+        unroll!(J below N, {
+            if J != 0 {
+                sums[index + J].madd_low(&multiple, &splat(column, modulus[J]));
+            }
             sums[index + J + 1].madd_high(&multiple, &splat(column, modulus[J]));
+        });
+        sums[index + 1] = sums[index + 1].add(carry.shift_right_signed(DIGIT_BITS));
+    }
+}
+
+/// (n k + 1) / 2^52, where k is -1 / n modulo 2^52.
+const fn friendly_multiple<const N: usize>(modulus: &[u64; N]) -> [u64; N] {
+    let factor = negated_inverse(modulus[0]) as u128;
+    let mut multiple = [0; N];
+    let mut carry = 1;
+    let mut index = 0;
+    while index < N {
+        carry += factor * modulus[index] as u128;
+        if index > 0 {
+            multiple[index - 1] = carry as u64 & ((1 << DIGIT_BITS) - 1);
         }
-    });
+        carry >>= DIGIT_BITS;
+        index += 1;
+    }
+    multiple[N - 1] = carry as u64;
+    multiple
 }
 
 /// -1 / `digit` modulo 2^52.

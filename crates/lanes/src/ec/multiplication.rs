@@ -68,20 +68,19 @@ pub(super) unsafe fn multiply_base<C, V, const L: usize, const N: usize>(
     let zero = unsafe { V::splat(0) };
     let last = windows::<L>(C::BASE_WINDOW) - 1;
     let Digit { index, .. } = scalars.digit::<L, V>(zero, C::BASE_WINDOW, last);
-    let mut sum = table
-        .look_up::<C, V, L, N>(last, index)
-        .to_point::<C::Field>();
+    let mut multiple = table.look_up::<C, V, L, N>(last, index);
+    let mut sum = multiple.to_point::<C::Field>();
     for window in (1..last).rev() {
         let Digit { index, negative } = scalars.digit::<L, V>(zero, C::BASE_WINDOW, window);
-        let multiple = table.look_up::<C, V, L, N>(window, index);
-        sum = sum.add_affine::<C::Field>(&multiple, negative);
+        multiple = table.look_up::<C, V, L, N>(window, index);
+        sum.add_affine::<C::Field>(&multiple, negative);
     }
     let Digit { index, negative } = scalars.digit::<L, V>(zero, C::BASE_WINDOW, 0);
-    let multiple = table.look_up::<C, V, L, N>(0, index).to_point::<C::Field>();
-    let mut product = sum.add_or_double::<C::Field>(&multiple, negative);
-    product.store::<C::Field>(products);
-    product.wipe();
+    multiple = table.look_up::<C, V, L, N>(0, index);
+    sum.add_or_double::<C::Field>(&multiple.to_point::<C::Field>(), negative);
+    sum.store::<C::Field>(products);
     sum.wipe();
+    multiple.wipe();
 }
 
 /// Replaces `points`, which are affine coordinates below p, by those of the points' multiples.
@@ -114,17 +113,21 @@ pub(super) unsafe fn multiply_points<C, V, const L: usize, const N: usize>(
 
     let last = windows::<L>(WINDOW) - 1;
     let Digit { index, .. } = scalars.digit::<L, V>(zero, WINDOW, last);
-    let mut product = look_up(&table, index);
+    let mut multiple = look_up(&table, index);
+    let mut product = multiple;
     for window in (1..last).rev() {
-        product = double_repeatedly::<C::Field, V, N>(product);
+        double_repeatedly::<C::Field, V, N>(&mut product);
         let Digit { index, negative } = scalars.digit::<L, V>(zero, WINDOW, window);
-        (product, _) = product.add::<C::Field>(&look_up(&table, index), negative);
+        multiple = look_up(&table, index);
+        product.add::<C::Field>(&multiple, negative);
     }
-    product = double_repeatedly::<C::Field, V, N>(product);
+    double_repeatedly::<C::Field, V, N>(&mut product);
     let Digit { index, negative } = scalars.digit::<L, V>(zero, WINDOW, 0);
-    product = product.add_or_double::<C::Field>(&look_up(&table, index), negative);
+    multiple = look_up(&table, index);
+    product.add_or_double::<C::Field>(&multiple, negative);
     product.store::<C::Field>(points);
     product.wipe();
+    multiple.wipe();
 }
 
 /// Sets `multiples` to the odd multiples of `point`, from 1 on.
@@ -133,18 +136,19 @@ pub(super) fn odd_multiples<M: Modulus<N>, V: Arithmetic, const N: usize>(
     point: &Point<V, N>,
     multiples: &mut [Point<V, N>],
 ) {
+    let mut double = *point;
+    double.double::<M>();
     // The double's Z is that of the point times 2 Y.
-    let mut double = point.double::<M>();
     let mut multiple = point.scale::<M>(&point.y.sum().plus(&point.y).factor());
     multiple.z = double.z;
     multiples[0] = *point;
     for next in &mut multiples[1..] {
-        (multiple, double) = double.add_with_same_z::<M>(&multiple);
+        double.add_to_same_z::<M>(&mut multiple);
         *next = multiple;
     }
 }
 
-/// `1 / k` modulo the order, of `scalars` in digits, in the Montgomery form of [`super::integers`].
+/// Replaces `scalars`, which are 1 to n - 1, by `power` divided by them modulo the order n.
 ///
 /// # Safety
 /// The CPU has the instructions of `V`.
@@ -158,13 +162,17 @@ pub(super) unsafe fn invert_scalars<C, V, const L: usize, const N: usize>(
 {
     // SAFETY: the CPU has the instructions of `V`, by the contract of this function.
     let scalars = unsafe { scalars.0.as_vectors_mut::<V>() };
-    let scalar = to_montgomery_form::<C::Order, V, N>(scalars);
-    let inverse = V::invert::<C::Order, N>(&scalar.as_factor());
-    let power = Element::splat(scalar.0[0], power);
-    *scalars = multiply::<C::Order, V, N>(&inverse, &power)
-        .element()
+    let mut scalar = to_montgomery_form::<C::Order, V, N>(scalars).as_factor();
+    let mut inverse = V::invert::<C::Order, N>(&scalar);
+    let power = Element::splat(inverse.0[0], power);
+    // Below 2.2 n.
+    let quotient = multiply::<C::Order, V, N>(&inverse, &power).element();
+    *scalars = quotient
+        .subtract_if_not_below(&C::Order::DIGITS)
         .subtract_if_not_below(&C::Order::DIGITS)
         .0;
+    wipe(&mut scalar.0);
+    wipe(&mut inverse.0);
 }
 
 /// The Montgomery form of an integer below R in digits.
@@ -179,13 +187,10 @@ pub(super) fn to_montgomery_form<M: Modulus<N>, V: Arithmetic, const N: usize>(
 }
 
 #[inline(always)]
-fn double_repeatedly<M: Modulus<N>, V: Arithmetic, const N: usize>(
-    mut point: Point<V, N>,
-) -> Point<V, N> {
+fn double_repeatedly<M: Modulus<N>, V: Arithmetic, const N: usize>(point: &mut Point<V, N>) {
     for _ in 0..WINDOW {
-        point = point.double::<M>();
+        point.double::<M>();
     }
-    point
 }
 
 /// The entry of `table` that each lane of `index` names, reading all of the table whatever the index.
@@ -210,29 +215,14 @@ impl<V: Arithmetic, const N: usize> Point<V, N> {
     /// Sets `points` to the affine coordinates.
     #[inline(always)]
     fn store<M: Modulus<N>>(&self, points: &mut Points<N>) {
-        let inverse = V::invert::<M, N>(&self.z);
+        let mut inverse = V::invert::<M, N>(&self.z);
         let AffinePoint { x, y } = self.to_affine::<M>(&inverse);
         // SAFETY: there are values of `V`, so the CPU has its instructions.
         unsafe {
             *points.x.0.as_vectors_mut() = x.canonical::<M>().0;
             *points.y.0.as_vectors_mut() = y.canonical::<M>().0;
         }
-    }
-
-    /// The affine coordinates; `inverse` is 1 / Z.
-    #[inline(always)]
-    pub(super) fn to_affine<M: Modulus<N>>(self, inverse: &Factor<V, N>) -> AffinePoint<V, N> {
-        let scaled = self.scale::<M>(inverse);
-        AffinePoint {
-            x: scaled.x,
-            y: scaled.y,
-        }
-    }
-
-    fn wipe(&mut self) {
-        wipe(&mut self.x.0);
-        wipe(&mut self.y.0);
-        wipe(&mut self.z.0);
+        wipe(&mut inverse.0);
     }
 }
 
@@ -254,7 +244,7 @@ impl Scalars {
     /// next, which is read as set at the very end. So this bit is the sign, and the bits below it are
     /// the index, inverted if it is negative.
     #[inline(always)]
-    fn digit<const L: usize, V: Vector>(
+    pub(super) fn digit<const L: usize, V: Vector>(
         &self,
         witness: V,
         width: usize,

@@ -4,13 +4,15 @@
 //! N. Meloni, "New point addition formulae for ECC applications" (2007), for points that share their Z. Additions
 //! hold for points that are neither equal nor opposite; callers show that, or look at what [`Point::add`] tells.
 //!
-//! Bounds are in multiples of p, for P-256, where R is 16; P-384 has room for far more. X is below 1.1 or, if its
-//! field does not tighten, below [`Modulus::TIGHT`]; Y and Z are below 4. A comment after a line is a bound of its result.
+//! Bounds are in multiples of p, for P-256, where R is 16; P-384 has room for far more. X is below 1.1 or, if its field
+//! does not tighten, below [`Modulus::TIGHT`]; Y and Z are below 4. A comment after a line is a bound of its result, from
+//! below if it says so and else from above.
 
 use super::arithmetic::Arithmetic;
 use super::field::{
     Element, Factor, Modulus, difference_of_products, multiply, product_less_squares, square,
 };
+use super::wipe;
 use crate::digits::splat;
 
 /// A point in Jacobian coordinates.
@@ -21,7 +23,7 @@ pub(super) struct Point<V, const N: usize> {
     pub(super) z: Factor<V, N>,
 }
 
-/// A point with Z = 1, its coordinates below p.
+/// A point with Z = 1. Its x is bounded as X is, and its y is below 2.
 #[derive(Clone, Copy)]
 pub(super) struct AffinePoint<V, const N: usize> {
     pub(super) x: Element<V, N>,
@@ -35,70 +37,85 @@ impl<V: Arithmetic, const N: usize> AffinePoint<V, N> {
         Point {
             x: self.x,
             y: self.y,
-            z: Factor(one.0),
+            z: one.as_factor(),
         }
+    }
+
+    pub(super) fn wipe(&mut self) {
+        wipe(&mut self.x.0);
+        wipe(&mut self.y.0);
     }
 }
 
 impl<V: Arithmetic, const N: usize> Point<V, N> {
-    /// `2 self`.
+    /// Doubles the point.
     #[inline(always)]
-    pub(super) fn double<M: Modulus<N>>(&self) -> Self {
-        V::double::<M, N>(self)
+    pub(super) fn double<M: Modulus<N>>(&mut self) {
+        V::double::<M, N>(self);
     }
 
-    /// `self + other`, or `self - other` where `negative` is set; and a multiple of p in the lanes where these are
-    /// equal or opposite and the result is void.
+    /// Adds another point, or subtracts it where `negative` is set. These are neither equal nor opposite.
     #[inline(always)]
-    pub(super) fn add<M: Modulus<N>>(
-        &self,
-        other: &Self,
-        negative: V::Mask,
-    ) -> (Self, Factor<V, N>) {
-        V::add_points::<M, N>(self, other, negative)
+    pub(super) fn add<M: Modulus<N>>(&mut self, other: &Self, negative: V::Mask) {
+        V::add_point::<M, N>(self, other, negative);
     }
 
-    /// `self + other`, or `self - other` where `negative` is set.
+    /// Adds another point, or subtracts it where `negative` is set. The result is not the point at infinity.
+    #[inline(always)]
+    pub(super) fn add_or_double<M: Modulus<N>>(&mut self, other: &Self, negative: V::Mask) {
+        let mut double = *self;
+        double.double::<M>();
+        let difference = V::add_point::<M, N>(self, other, negative);
+        let are_equal = difference.element().is_multiple::<M>();
+        self.x = double.x.select(&self.x, are_equal);
+        self.y = double.y.select(&self.y, are_equal);
+        let z = double.z.element().select(&self.z.element(), are_equal);
+        self.z = z.as_factor();
+        double.wipe();
+    }
+
+    /// Adds another point, or subtracts it where `negative` is set. These are neither equal nor opposite.
     #[inline(always)]
     pub(super) fn add_affine<M: Modulus<N>>(
-        &self,
+        &mut self,
         other: &AffinePoint<V, N>,
         negative: V::Mask,
-    ) -> Self {
-        V::add_affine::<M, N>(self, other, negative)
+    ) {
+        V::add_affine::<M, N>(self, other, negative);
     }
 
-    /// `self + other` for points of the same Z, and `self` with the Z of the sum.
+    /// Adds this point to another of the same Z, and changes this one's Z to that of the sum. They are neither
+    /// equal nor opposite.
     #[inline(always)]
-    pub(super) fn add_with_same_z<M: Modulus<N>>(&self, other: &Self) -> (Self, Self) {
-        V::add_with_same_z::<M, N>(self, other)
+    pub(super) fn add_to_same_z<M: Modulus<N>>(&mut self, other: &mut Self) {
+        V::add_with_same_z::<M, N>(self, other);
     }
 
-    /// `self + other`, or `self - other` where `negative` is set; these may be equal.
-    #[inline(always)]
-    pub(super) fn add_or_double<M: Modulus<N>>(&self, other: &Self, negative: V::Mask) -> Self {
-        let (sum, h) = self.add::<M>(other, negative);
-        let double = self.double::<M>();
-        let are_equal = h.element().is_multiple::<M>();
-        Point {
-            x: double.x.select(&sum.x, are_equal),
-            y: double.y.select(&sum.y, are_equal),
-            z: Factor(double.z.element().select(&sum.z.element(), are_equal).0),
-        }
-    }
-
-    /// The same point with Z multiplied by `factor`, which is below 4.
+    /// The same point with Z multiplied by `factor`, which is below 8.
     #[inline(always)]
     pub(super) fn scale<M: Modulus<N>>(&self, factor: &Factor<V, N>) -> Self {
-        let square = square::<M, V, N>(factor).factor(); // 2
-        let cube = multiply::<M, V, N>(factor, &square).factor(); // 1.5
+        let square = square::<M, V, N>(factor).factor(); // 5
+        let cube = multiply::<M, V, N>(factor, &square).factor(); // 3.5
         Point {
             x: multiply::<M, V, N>(&self.x, &square)
                 .tighten::<M>()
                 .element(),
-            y: multiply::<M, V, N>(&self.y, &cube).element(), // 1.4
-            z: multiply::<M, V, N>(&self.z, factor).factor(), // 2
+            y: multiply::<M, V, N>(&self.y, &cube).element(), // 1.9
+            z: multiply::<M, V, N>(&self.z, factor).factor(), // 3
         }
+    }
+
+    /// The affine coordinates; `inverse` is 1 / Z.
+    #[inline(always)]
+    pub(super) fn to_affine<M: Modulus<N>>(self, inverse: &Factor<V, N>) -> AffinePoint<V, N> {
+        let Point { x, y, .. } = self.scale::<M>(inverse);
+        AffinePoint { x, y }
+    }
+
+    pub(super) fn wipe(&mut self) {
+        wipe(&mut self.x.0);
+        wipe(&mut self.y.0);
+        wipe(&mut self.z.0);
     }
 }
 
@@ -117,11 +134,11 @@ impl<V: Arithmetic, const N: usize> Element<V, N> {
 pub(super) mod formulas {
     use super::*;
 
-    /// `2 point`.
+    /// `point = 2 point`.
     #[inline(always)]
     pub(in crate::ec) fn double<M: Modulus<N>, V: Arithmetic, const N: usize>(
-        point: &Point<V, N>,
-    ) -> Point<V, N> {
+        point: &mut Point<V, N>,
+    ) {
         let delta = square::<M, V, N>(&point.z).element(); // 2
         let gamma = square::<M, V, N>(&point.y).factor(); // 2
         let alpha = multiply::<M, V, N>(
@@ -145,17 +162,17 @@ pub(super) mod formulas {
         let y = product_less_squares::<M, V, N>(&alpha, &difference, &gamma) // more than -2
             .plus_modulus::<M>(2) // 3.5
             .element();
-        Point { x, y, z }
+        *point = Point { x, y, z };
     }
 
-    /// `point + other`, or `point - other` where `negative` is set; and a multiple of p in the lanes where these are
-    /// equal or opposite and the result is void.
+    /// `point = point + other`, or `point - other` where `negative` is set. Returns a multiple of p in the lanes where
+    /// these are equal or opposite, and so the result is void.
     #[inline(always)]
     pub(in crate::ec) fn add<M: Modulus<N>, V: Arithmetic, const N: usize>(
-        point: &Point<V, N>,
+        point: &mut Point<V, N>,
         other: &Point<V, N>,
         negative: V::Mask,
-    ) -> (Point<V, N>, Factor<V, N>) {
+    ) -> Factor<V, N> {
         let zz1 = square::<M, V, N>(&point.z).factor(); // 2
         let zz2 = square::<M, V, N>(&other.z).factor(); // 2
         let zzz1 = multiply::<M, V, N>(&point.z, &zz1).factor(); // 1.5
@@ -186,18 +203,19 @@ pub(super) mod formulas {
         let y = difference_of_products::<M, V, N>(&r, &difference, &s1, &hhh) // -0.2 to 1.9
             .plus_modulus::<M>(1) // 2.9
             .element();
-        (Point { x, y, z }, h)
+        *point = Point { x, y, z };
+        h
     }
 
-    /// `point + other`, or `point - other` where `negative` is set.
+    /// `point = point + other`, or `point - other` where `negative` is set.
     #[inline(always)]
     pub(in crate::ec) fn add_affine<M: Modulus<N>, V: Arithmetic, const N: usize>(
-        point: &Point<V, N>,
+        point: &mut Point<V, N>,
         other: &AffinePoint<V, N>,
         negative: V::Mask,
-    ) -> Point<V, N> {
+    ) {
         let zz = square::<M, V, N>(&point.z).factor(); // 2
-        let yz = multiply::<M, V, N>(&other.y, &point.z).factor(); // 1.3
+        let yz = multiply::<M, V, N>(&other.y, &point.z).factor(); // 1.5
         let h = multiply::<M, V, N>(&other.x, &zz) // 1.2
             .minus(&point.x)
             .plus_modulus::<M>(M::TIGHT) // 3.2
@@ -221,15 +239,15 @@ pub(super) mod formulas {
         let y = difference_of_products::<M, V, N>(&r, &difference, &point.y, &hhh) // -0.4 to 2.5
             .plus_modulus::<M>(1) // 3.5
             .element();
-        Point { x, y, z }
+        *point = Point { x, y, z };
     }
 
-    /// `point + other` for points of the same Z, and `point` with the Z of the sum.
+    /// `other = point + other` for points of the same Z, and the same `point` with the Z of the sum.
     #[inline(always)]
     pub(in crate::ec) fn add_with_same_z<M: Modulus<N>, V: Arithmetic, const N: usize>(
-        point: &Point<V, N>,
-        other: &Point<V, N>,
-    ) -> (Point<V, N>, Point<V, N>) {
+        point: &mut Point<V, N>,
+        other: &mut Point<V, N>,
+    ) {
         let h = point
             .x
             .sum()
@@ -260,11 +278,11 @@ pub(super) mod formulas {
         .plus_modulus::<M>(2) // 4.6
         .tighten::<M>()
         .element();
-        let scaled = Point {
+        *other = Point { x, y, z };
+        *point = Point {
             x: w1,
             y: scaled_y,
             z,
         };
-        (Point { x, y, z }, scaled)
     }
 }

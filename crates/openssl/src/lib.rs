@@ -1,12 +1,18 @@
-//! An OpenSSL provider whose RSA private-key operations can be paused and computed together.
+//! An OpenSSL provider whose private-key operations and key exchanges can be paused and computed together.
 //!
-//! It stands on the public provider ABI alone, and before OpenSSL's own default provider: keys,
-//! parameters, paddings, checks and errors are the default provider's own; only the private
-//! operation of a signature, and of TLS 1.2's RSA key exchange, is taken out and offered to
-//! [`slipstream_offload`]. That happens where two things meet: a key that lanes can compute with
-//! (two primes of equal size, 2048, 3072 or 4096 bits), and a caller that can be paused: a
-//! [fiber](slipstream_offload::fiber) of an event loop, or an `ASYNC_JOB` of OpenSSL. Otherwise, and
-//! whenever the flush policy finds software cheaper, the default provider computes it.
+//! It stands on the public provider ABI alone, and before OpenSSL's own default provider: parameters,
+//! paddings, checks and errors are the default provider's own. What is taken out, and offered to
+//! [`slipstream_offload`], is
+//!
+//! - the private operation of an RSA signature, and of TLS 1.2's RSA key exchange, with two primes of
+//!   equal size and 2048, 3072 or 4096 bits;
+//! - key exchange with X25519, P-256 and P-384, and the making of the key pairs for it, ahead;
+//! - ECDSA with P-256 and P-384, for which nonces are made ahead;
+//!
+//! and that where the caller is a job that can be paused: a [fiber](slipstream_offload::fiber) of an
+//! event loop, or an `ASYNC_JOB` of OpenSSL. Otherwise, and whenever the flush policy finds software
+//! cheaper, the default provider computes it. Key derivation for TLS (TLS13-KDF, HKDF, TLS1-PRF) is
+//! computed here for everybody, since it has a shorter path here.
 //!
 //! # Use
 //! As a library, through `OSSL_PROVIDER_add_builtin` with [`NAME`] and [`provider_init`]. As the

@@ -3,7 +3,9 @@
 //!
 //! A clamped scalar is k = 8 (2^251 + b_250 2^250 + ... + b_0). With the base point B and P = 4 B,
 //!
-//!     k B = S + sum of (2 b_i - 1) 2^i P over i from 0 to 249, where S = (2^252 + b_250 2^251 + 2^250 - 1) P.
+//! ```text
+//! k B = S + sum of (2 b_i - 1) 2^i P over i from 0 to 249, where S = (2^252 + b_250 2^251 + 2^250 - 1) P.
+//! ```
 //!
 //! Five terms of the sum make an odd multiple of 2^(5 j) P, from -31 to 31, and one addition: the scalar need not be
 //! recoded, and no addition is left out. The positive multiples of every fifth of these points are in

@@ -1,7 +1,7 @@
 //! Servers and other programs.
 
-use std::process::Command;
 use std::path::Path;
+use std::process::Command;
 
 use crate::workshop::{Ours, Server, Workshop, fetch, text};
 

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::workshop::{Ours, Stock, Workshop, text};
+use crate::workshop::{Ours, Server, Stock, Workshop, fetch, text};
 
 #[test]
 fn the_command_lists_the_provider_and_what_it_offers() {
@@ -103,4 +103,35 @@ fn openssl_4_loads_the_module() {
         workshop.openssl(Stock, &verify);
     }
     run("speed -seconds 1 -async_jobs 8 rsa2048");
+    for algorithm in [
+        "X25519",
+        "EC -pkeyopt group:P-256",
+        "EC -pkeyopt group:P-384",
+    ] {
+        run(&format!(
+            "genpkey -quiet -algorithm {algorithm} -out key.pem"
+        ));
+        run("pkey -in key.pem -pubout -out public.pem");
+        run("pkey -in key.pem -check -noout");
+        let derive = "pkeyutl -derive -inkey key.pem -peerkey public.pem -out";
+        run(&format!("{derive} ours"));
+        workshop.openssl(Stock, &format!("{derive} stock"));
+        assert_eq!(workshop.read("ours"), workshop.read("stock"), "{algorithm}");
+    }
+    for (key, mode) in [("P-256", ""), ("P-256", "-async"), ("P-384", "-async")] {
+        let make =
+            "req -x509 -nodes -keyout key.pem -out certificate.pem -subj /CN=localhost -days 1";
+        run(&format!(
+            "{make} -newkey ec -pkeyopt ec_paramgen_curve:{key}"
+        ));
+        let server = Server::start_with(&workshop, &command, Ours, mode);
+        for group in ["X25519", "P-256", "P-384", "P-521"] {
+            let page = fetch(
+                &workshop,
+                &server.address,
+                &format!("-tls1_3 -groups {group}"),
+            );
+            assert!(page.contains("HTTP/1.0 200 ok"), "{mode} {key} {group}");
+        }
+    }
 }

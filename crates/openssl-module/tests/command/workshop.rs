@@ -117,12 +117,17 @@ pub struct Server {
 
 impl Server {
     pub fn start(workshop: &Workshop, options: &str) -> Self {
-        Self::start_with(workshop, Ours, options)
+        Self::start_with(workshop, "openssl", Ours, options)
     }
 
-    pub fn start_with(workshop: &Workshop, provider: Provider, options: &str) -> Self {
+    pub fn start_with(
+        workshop: &Workshop,
+        program: &str,
+        provider: Provider,
+        options: &str,
+    ) -> Self {
         let mut process = workshop
-            .command("openssl", provider)
+            .command(program, provider)
             .args("s_server -accept 127.0.0.1:0 -key key.pem -cert certificate.pem -www".split(' '))
             .args(options.split_whitespace())
             .stdout(Stdio::piped())
@@ -152,12 +157,7 @@ pub fn fetch(workshop: &Workshop, address: &str, options: &str) -> String {
     fetch_with(workshop, Stock, address, options)
 }
 
-pub fn fetch_with(
-    workshop: &Workshop,
-    provider: Provider,
-    address: &str,
-    options: &str,
-) -> String {
+pub fn fetch_with(workshop: &Workshop, provider: Provider, address: &str, options: &str) -> String {
     let mut client = workshop
         .command("openssl", provider)
         .args("s_client -quiet -no_ign_eof -verify_return_error -CAfile certificate.pem".split(' '))

@@ -8,11 +8,12 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use nginx_sys::{
-    ERR_clear_error, EVP_DigestSignInit_ex, EVP_PKEY, EVP_MD_CTX_free, EVP_MD_CTX_new, EVP_MD_fetch,
-    EVP_MD_free, EVP_PKEY_is_a, EVP_default_properties_is_fips_enabled, EVP_set_default_properties,
-    NGX_OK, SSL_CERT_SET_FIRST, SSL_CERT_SET_NEXT, SSL_CTX, SSL_CTX_get0_privatekey, nginx_version,
-    ngx_cycle_t, ngx_flag_t, ngx_http_conf_ctx_t, ngx_http_core_main_conf_t, ngx_http_core_module,
-    ngx_http_core_srv_conf_t, ngx_http_module, ngx_int_t, ngx_module_t, ngx_ssl_t, ngx_test_config,
+    ERR_clear_error, EVP_DigestSignInit_ex, EVP_MD_CTX_free, EVP_MD_CTX_new, EVP_MD_fetch,
+    EVP_MD_free, EVP_PKEY, EVP_PKEY_is_a, EVP_default_properties_is_fips_enabled,
+    EVP_set_default_properties, NGX_OK, SSL_CERT_SET_FIRST, SSL_CERT_SET_NEXT, SSL_CTX,
+    SSL_CTX_get0_privatekey, nginx_version, ngx_cycle_t, ngx_flag_t, ngx_http_conf_ctx_t,
+    ngx_http_core_main_conf_t, ngx_http_core_module, ngx_http_core_srv_conf_t, ngx_http_module,
+    ngx_int_t, ngx_module_t, ngx_ssl_t, ngx_test_config,
 };
 use slipstream_lanes::Backend;
 use slipstream_lanes::rsa::Size;

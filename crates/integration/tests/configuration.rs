@@ -65,6 +65,15 @@ fn errors_name_file_and_line(build: Build) {
             "invalid value \"fast\" in \"lanes\" directive: give auto, off,",
         ),
         (
+            "ahead 7;",
+            "invalid value \"7\" in \"ahead\" directive: give off, or the number",
+        ),
+        (
+            "ahead 4097;",
+            "invalid value \"4097\" in \"ahead\" directive",
+        ),
+        ("ahead on;", "invalid value \"on\" in \"ahead\" directive"),
+        (
             "lanes auto off;",
             "invalid number of arguments in \"lanes\" directive",
         ),
@@ -140,8 +149,8 @@ fn every_directive_is_accepted(build: Build) {
     for directives in [
         "",
         "fibers 1; fiber_stack 64k; flush 1; lanes auto;",
-        "fibers 30000; fiber_stack 64m; flush 8; lanes portable;",
-        "fiber_stack 65536; flush auto; lanes off;",
+        "fibers 30000; fiber_stack 64m; flush 8; lanes portable; ahead 4096;",
+        "fiber_stack 65536; flush auto; lanes off; ahead off;",
     ] {
         let configuration = Configuration::new().lanes(Lanes::Block(directives.to_owned()));
         let (accepted, messages) = Nginx::test(build, &configuration);

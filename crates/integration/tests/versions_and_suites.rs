@@ -12,7 +12,7 @@ each_build!(
     rsa_key_exchange,
     ecdhe_rsa_with_x25519_and_p256,
     tls13_with_rsa_of_all_sizes,
-    tls13_and_tls12_with_ecdsa_stay_with_openssl,
+    ecdsa_certificates,
     sizes_without_lanes_stay_with_openssl,
     the_defaults_serve_everything,
 );
@@ -51,7 +51,7 @@ fn tls13_with_rsa_of_all_sizes(build: Build) {
     }
 }
 
-fn tls13_and_tls12_with_ecdsa_stay_with_openssl(build: Build) {
+fn ecdsa_certificates(build: Build) {
     let server = Server::start(build, KeyType::EcdsaP256);
     server.serve_all(&Offer::tls13(), SslVersion::TLS1_3);
     server.serve_all(&Offer::tls12(), SslVersion::TLS1_2);

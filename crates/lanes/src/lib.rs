@@ -1,8 +1,9 @@
-//! Multi-buffer kernels: up to eight RSA private-key operations at once, one per 64-bit lane of AVX-512 vectors.
+//! Multi-buffer kernels: up to eight operations of one kind at once, one per 64-bit lane of AVX-512 vectors: RSA
+//! private-key operations ([`rsa`]), [`x25519`], and P-256 and P-384 ([`ec`]).
 //!
 //! Pure computation: no I/O, no clock, no allocation while operations run. Everything runs in constant time with
-//! respect to private keys and results, secret memory is wiped, and no result is released before
-//! it has been checked with the public exponent.
+//! respect to private keys and results, and secret memory is wiped. No RSA result is released before it has been checked
+//! with the public exponent; results of curves are not checked.
 //!
 //! ```
 //! # use slipstream_lanes::Backend;

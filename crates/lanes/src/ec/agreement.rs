@@ -11,7 +11,6 @@ use crate::{Backend, LANES};
 const UNCOMPRESSED: u8 = 4;
 
 /// The computation of a public key.
-#[derive(Debug)]
 pub struct PublicKey<'a> {
     /// The private key: a big-endian integer of [`Curve::bytes`] bytes between 1 and n - 1.
     pub private: &'a [u8],
@@ -20,7 +19,6 @@ pub struct PublicKey<'a> {
 }
 
 /// A key agreement (SP 800-56A, section 5.7.1.2).
-#[derive(Debug)]
 pub struct SharedSecret<'a> {
     /// The private key: a big-endian integer of [`Curve::bytes`] bytes between 1 and n - 1.
     pub private: &'a [u8],

@@ -34,7 +34,6 @@ pub struct SigningKey {
 }
 
 /// A signature that is computed in one go.
-#[derive(Debug)]
 pub struct Sign<'a> {
     /// The private key.
     pub key: &'a SigningKey,

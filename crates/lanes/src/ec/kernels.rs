@@ -1,9 +1,15 @@
 //! The kernels for each backend.
 
+use zeroize::zeroize_stack;
+
 use super::base_table::BaseTable;
 use super::curve::Parameters;
 use super::multiplication::{self, Integers, Points, Scalars};
 use crate::Backend;
+
+/// Stack that is wiped after a kernel, in bytes. Field elements are returned through memory of frames that have ended by
+/// then, where nobody else would wipe them: a nonce's inverse among them.
+const WIPED: usize = 20 * 1024;
 
 /// Sets `products` to the affine coordinates of the multiples of the base point.
 pub(super) fn multiply_base<C: Parameters<L, N>, const L: usize, const N: usize>(
@@ -17,6 +23,7 @@ pub(super) fn multiply_base<C: Parameters<L, N>, const L: usize, const N: usize>
         Backend::Ifma => unsafe { ifma::multiply_base::<C, L, N>(scalars, products) },
         _ => portable::multiply_base::<C, L, N>(scalars, products),
     }
+    zeroize_stack::<WIPED>();
 }
 
 /// Replaces `points`, which are affine coordinates below p, by those of the points' multiples.
@@ -31,6 +38,7 @@ pub(super) fn multiply_points<C: Parameters<L, N>, const L: usize, const N: usiz
         Backend::Ifma => unsafe { ifma::multiply_points::<C, L, N>(scalars, points) },
         _ => portable::multiply_points::<C, L, N>(scalars, points),
     }
+    zeroize_stack::<WIPED>();
 }
 
 /// Replaces `scalars`, which are 1 to n - 1, by `power` divided by them modulo n.
@@ -45,6 +53,7 @@ pub(super) fn invert_scalars<C: Parameters<L, N>, const L: usize, const N: usize
         Backend::Ifma => unsafe { ifma::invert_scalars::<C, L, N>(scalars, power) },
         _ => portable::invert_scalars::<C, L, N>(scalars, power),
     }
+    zeroize_stack::<WIPED>();
 }
 
 /// Defines the kernels for a vector type. They are functions of their own, so that the generic code, all of which is

@@ -32,7 +32,6 @@ use field::Factor;
 pub const KEY_BYTES: usize = 32;
 
 /// The computation of a public key: X25519(private, 9) (RFC 7748, section 5).
-#[derive(Debug)]
 pub struct PublicKey<'a> {
     /// 32 random bytes; clamped here.
     pub private: &'a [u8; KEY_BYTES],
@@ -41,7 +40,6 @@ pub struct PublicKey<'a> {
 }
 
 /// A key agreement: X25519(private, peer) (RFC 7748, section 5).
-#[derive(Debug)]
 pub struct SharedSecret<'a> {
     /// 32 random bytes; clamped here.
     pub private: &'a [u8; KEY_BYTES],

@@ -17,9 +17,9 @@ use nginx_sys::{
 };
 use slipstream_lanes::Backend;
 use slipstream_lanes::rsa::Size;
-use slipstream_offload::Kind;
 use slipstream_offload::calibration::calibrate;
 use slipstream_offload::policy::{Costs, Policy};
+use slipstream_offload::{Kind, ahead};
 
 use crate::config::{self, Lanes, ServerConf};
 use crate::log::{self, Level};
@@ -111,6 +111,9 @@ unsafe fn prepare(cycle: *mut ngx_cycle_t, contexts: &[*mut SSL_CTX]) -> Result<
     }
     metrics::share();
     let costs = costs(backend, conf.policy)?;
+    if conf.ahead > 0 {
+        ahead::prepare(backend);
+    }
     let least: Vec<String> = Kind::ALL
         .into_iter()
         .filter_map(|kind| {

@@ -218,11 +218,11 @@ fn wait(ticket: Ticket, pauser: &dyn Pause) -> Result<Answer, Reason> {
     if let Some(answer) = ticket.take() {
         return Ok(answer);
     }
-    if paused && pauser.notification() != Notification::ByPauser {
+    // Who pauses by itself has had everything computed that waited, if it could be computed at all; and its stack may be
+    // too small for a batch. Where there is no event loop, what waits is computed here.
+    if paused || pauser.notification() == Notification::ByPauser {
         return Err(Reason::Cancelled);
     }
-    // Either there is no event loop to wait for, or it has come round once and has served
-    // everything else: what waits now is computed together.
     while with(|instance| instance.poll(Moment::Idle)).is_some_and(|answers| answers > 0) {
         if let Some(answer) = ticket.take() {
             return Ok(answer);

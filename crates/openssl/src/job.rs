@@ -85,7 +85,7 @@ pub(crate) fn compute(
         return None;
     }
     if let Job::OpenSsl(_) = job {
-        ensure_instance(loaded, backend)?;
+        ensure_instance(loaded, || Some(backend))?;
     }
     match slipstream_offload::run(operation()?, job.pauser()) {
         Answer::Computed(output) => {
@@ -101,7 +101,7 @@ fn made_ahead<T>(loaded: LoadedRef, take: impl FnOnce() -> Option<T>) -> Option<
         return None;
     }
     if fiber::current().is_none() {
-        ensure_instance(loaded, loaded.backend()?)?;
+        ensure_instance(loaded, || loaded.backend())?;
     }
     // A pool that is empty is filled with a batch.
     on_batch_stack(take).flatten()
@@ -130,10 +130,11 @@ impl Job {
 }
 
 /// Makes this thread's instance, if an event loop has not.
-fn ensure_instance(loaded: LoadedRef, backend: Backend) -> Option<()> {
+fn ensure_instance(loaded: LoadedRef, backend: impl FnOnce() -> Option<Backend>) -> Option<()> {
     if instance::with(|_| ()).is_some() {
         return Some(());
     }
+    let backend = backend()?;
     let costs = match loaded.policy() {
         // Measured with batches, if they have not been.
         Policy::Cheapest => on_batch_stack(|| loaded.costs(backend))?,
@@ -200,7 +201,7 @@ impl Pause for AsyncJob {
     }
 }
 
-/// Computes what waits on this thread, all of it. Without memory for a stack, the caller computes on its own.
+/// Computes what waits on this thread, all of it. Without memory for a stack nothing is, and software has to do it.
 fn compute_waiting() {
     ROUNDS.set(ROUNDS.get() + 1);
     on_batch_stack(|| {

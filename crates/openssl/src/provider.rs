@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ops::Deref;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -56,10 +57,10 @@ impl Loaded {
     /// The backend for new keys; `None` if they are to be left to software.
     pub(crate) fn backend(&self) -> Option<Backend> {
         match self.configuration.lanes {
-            Lanes::Auto => {
-                let chosen = *BACKEND.lock().unwrap_or_else(PoisonError::into_inner);
-                chosen.unwrap_or_else(Backend::detect)
-            }
+            Lanes::Auto => match BACKEND.load(Ordering::Relaxed) {
+                UNCHOSEN => Backend::detect(),
+                chosen => Backend::ALL.get(usize::from(chosen)).copied(),
+            },
             Lanes::Off => None,
             Lanes::Portable => Some(Backend::Portable),
         }
@@ -100,15 +101,19 @@ enum Lanes {
     Portable,
 }
 
-/// What was chosen in place of detection; `Some(None)` leaves keys to software.
-static BACKEND: Mutex<Option<Option<Backend>>> = Mutex::new(None);
+/// What was chosen in place of detection: a place in [`Backend::ALL`], or one behind them to leave keys to software.
+static BACKEND: AtomicU8 = AtomicU8::new(UNCHOSEN);
+
+const UNCHOSEN: u8 = u8::MAX;
 
 /// The loaded providers that offer something.
 static LOADED: Mutex<Vec<LoadedRef>> = Mutex::new(Vec::new());
 
 /// See [`crate::set_backend`].
 pub(crate) fn set_backend(backend: Option<Backend>) {
-    *BACKEND.lock().unwrap_or_else(PoisonError::into_inner) = Some(backend);
+    let place = |backend| Backend::ALL.iter().position(|known| *known == backend);
+    let place = backend.and_then(place).unwrap_or(Backend::ALL.len());
+    BACKEND.store(place as u8, Ordering::Relaxed);
 }
 
 /// See [`crate::software_cost`].

@@ -11,7 +11,7 @@ use std::io;
 
 use slipstream_lanes::ec::{self, Curve, Nonce};
 use slipstream_lanes::{Backend, LANES, x25519};
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing, zeroize_stack};
 
 use crate::instance;
 use crate::request::Operand;
@@ -70,6 +70,23 @@ fn taken<T>(take: impl FnOnce(&mut Ahead) -> Option<T>) -> Option<T> {
     .flatten()
 }
 
+/// Computes what all processes that are forked from this one can share: multiples of base points.
+pub fn prepare(backend: Backend) {
+    if !ec::offered(backend) {
+        return;
+    }
+    for curve in Curve::ALL {
+        let mut one = vec![0; curve.bytes()];
+        one[curve.bytes() - 1] = 1;
+        let mut public = vec![0; curve.point_bytes()];
+        let mut operation = [ec::PublicKey {
+            private: &one,
+            public: &mut public,
+        }];
+        ec::public_keys(backend, curve, &mut operation);
+    }
+}
+
 /// The pools of an instance.
 pub struct Ahead {
     backend: Backend,
@@ -124,7 +141,8 @@ impl<T: MadeAhead> Stock<T> {
             return None;
         };
         if pool.len() == 0 {
-            T::make(backend, &mut |value| pool.put(value)).ok()?;
+            fill(pool, backend).ok()?;
+            zeroize_stack::<FILL_STACK>();
         }
         pool.take()
     }
@@ -134,9 +152,19 @@ impl<T: MadeAhead> Stock<T> {
             && pool.room() >= LANES
         {
             // If the generator fails, whoever needs a value next is told so.
-            let _ = T::make(backend, &mut |value| pool.put(value));
+            let _ = fill(pool, backend);
+            zeroize_stack::<FILL_STACK>();
         }
     }
+}
+
+/// Stack on which values lie before they are in their pool, in bytes.
+const FILL_STACK: usize = 16 * 1024;
+
+/// In a frame of its own, so that all copies lie where the stack is wiped.
+#[inline(never)]
+fn fill<T: MadeAhead>(pool: &mut Pool<T>, backend: Backend) -> io::Result<()> {
+    T::make(backend, &mut |value| pool.put(value))
 }
 
 /// What is made eight at a time.

@@ -6,16 +6,18 @@ use std::sync::Mutex;
 use openssl::ec::{EcGroup, EcKey};
 use openssl::nid::Nid;
 use openssl::pkey::{PKey, Private};
+use rustix::process::{Pid, Signal, kill_process};
+use slipstream_integration::process::is_running;
 use slipstream_integration::{
     Authority, Build, Client, Configuration, KeyType, Lanes, Nginx, Offer, Visitors, concurrently,
-    each_build, unused_address,
+    each_build, eventually, unused_address,
 };
 
 each_build!(
     every_group_with_every_key,
     a_second_client_hello_for_another_curve,
     nothing_is_made_ahead_where_the_configuration_says_so,
-    ephemeral_keys_are_used_once_in_all_workers_and_over_reloads,
+    ephemeral_keys_are_used_once_in_all_workers_over_reloads_and_an_upgrade,
 );
 
 const CONNECTIONS: usize = 32;
@@ -89,14 +91,16 @@ fn nothing_is_made_ahead_where_the_configuration_says_so(build: Build) {
     assert_eq!(metrics.ahead_used(), 0, "{metrics:#?}");
 }
 
-/// Workers are forked from one master, and old ones serve beside new ones while connections go on.
-fn ephemeral_keys_are_used_once_in_all_workers_and_over_reloads(build: Build) {
+/// Workers are forked from one master, and old ones serve beside new ones while connections go on; after an upgrade those
+/// of two masters do.
+fn ephemeral_keys_are_used_once_in_all_workers_over_reloads_and_an_upgrade(build: Build) {
     let key = KeyType::EcdsaP256.generate();
-    let mut server = Server::start(build, &key, Configuration::new().workers(2));
+    let configuration = Configuration::new().workers(2).daemon();
+    let mut server = Server::start(build, &key, configuration);
     let clients = GROUPS.map(|group| server.client(&Offer::tls13().groups(group)));
     let visitors = Visitors::start(&clients, 1);
     let seen = Mutex::new(HashSet::new());
-    for _ in 0..4 {
+    let see_keys = || {
         for client in &clients {
             concurrently(CONNECTIONS, |_| {
                 let key = client.connect().unwrap().temporary_key().unwrap();
@@ -104,11 +108,20 @@ fn ephemeral_keys_are_used_once_in_all_workers_and_over_reloads(build: Build) {
                 assert!(seen.lock().unwrap().insert(key), "a key is used twice");
             });
         }
+    };
+    for _ in 0..3 {
+        see_keys();
         let configuration = server.configuration.clone();
         server.nginx.reload(&configuration);
     }
+    let old = server.nginx.upgrade();
+    see_keys();
+    let process = Pid::from_raw(old as i32).expect("a process");
+    kill_process(process, Signal::QUIT).expect("the old master");
+    eventually("the old master exits", || !is_running(old));
+    see_keys();
     visitors.stop().expect_all_served();
-    assert_eq!(seen.lock().unwrap().len(), 4 * GROUPS.len() * CONNECTIONS);
+    assert_eq!(seen.lock().unwrap().len(), 5 * GROUPS.len() * CONNECTIONS);
 }
 
 /// Those of IFMA and the portable ones have, those of AVX-512F alone have not.

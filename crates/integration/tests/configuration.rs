@@ -162,6 +162,10 @@ fn slipstream_without_a_block(build: Build) {
     let server = Server::start(build, Configuration::new().lanes(Lanes::Defaults));
     server.serve_all();
     let metrics = server.nginx.settled();
+    if !is_x86_feature_detected!("avx512f") {
+        // There are no lanes then, and the module takes no part.
+        return assert_eq!(metrics.handshakes(), 0);
+    }
     let lanes = metrics.lane_operations() + metrics.lane_exchanges();
     // Each key that was made ahead is used for an exchange.
     assert_eq!(

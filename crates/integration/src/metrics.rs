@@ -78,6 +78,22 @@ impl Metrics {
         self.sum("software_operations_total")
     }
 
+    /// Checks that so many private-key operations with RSA keys, and the key exchanges beside them, have been computed,
+    /// in lanes or by OpenSSL.
+    ///
+    /// # Panics
+    /// If there were more or fewer.
+    pub fn expect_all_done(&self, private_operations: u64) {
+        // Each key that was made ahead is used for an exchange; nonces are for other keys than RSA.
+        let exchanges = self.ahead_used();
+        let lanes = self.lane_operations() + self.lane_exchanges();
+        assert_eq!(
+            lanes + self.all_software_operations(),
+            private_operations + exchanges,
+            "{self:#?}"
+        );
+    }
+
     /// Handshakes completed on fibers.
     pub fn handshakes(&self) -> u64 {
         self.get("handshakes_total")

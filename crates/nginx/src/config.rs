@@ -10,72 +10,10 @@ use nginx_sys::{
     ngx_conf_parse, ngx_conf_set_flag_slot, ngx_conf_t, ngx_cycle_t, ngx_flag_t, ngx_pcalloc,
     ngx_str_t, ngx_uint_t,
 };
-use slipstream_lanes::{Backend, LANES};
-use slipstream_offload::fiber::LEAST_STACK_BYTES;
-use slipstream_offload::policy::Policy;
 
+use crate::directives::{CoreConf, DEFAULT};
 use crate::module::{self, static_str};
 use crate::{log, status};
-
-/// The `slipstream { ... }` block of the main context.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CoreConf {
-    /// `fibers`: the most handshakes of one worker that run on fibers at a time.
-    pub(crate) fibers: usize,
-    /// `fiber_stack`: bytes for each.
-    pub(crate) stack_bytes: usize,
-    /// `flush`: when a batch that is not full is run.
-    pub(crate) policy: Policy,
-    /// `lanes`: which backend.
-    pub(crate) lanes: Lanes,
-    /// `ahead`: how many key pairs, and how many nonces, of each kind may wait to be used; 0 for none.
-    pub(crate) ahead: usize,
-    given: Given,
-}
-
-/// Which directives the configuration has given, to refuse a second one.
-#[derive(Clone, Copy, Debug, Default)]
-struct Given {
-    block: bool,
-    fibers: bool,
-    fiber_stack: bool,
-    flush: bool,
-    lanes: bool,
-    ahead: bool,
-}
-
-/// The `lanes` directive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lanes {
-    /// The best that this CPU has, if any.
-    Auto,
-    /// None: everything is served as without the module.
-    Off,
-    /// This one.
-    Only(Backend),
-}
-
-/// Each stack is two mappings, and by default Linux allows a process 65,530.
-const MOST_FIBERS: usize = 30_000;
-
-/// Three kinds of key pairs and two of nonces wait in locked memory, of which a process has 8 MiB by default.
-const MOST_AHEAD: usize = 4096;
-
-const DEFAULT: CoreConf = CoreConf {
-    fibers: 4096,
-    stack_bytes: 128 * 1024,
-    policy: Policy::Cheapest,
-    lanes: Lanes::Auto,
-    ahead: 64,
-    given: Given {
-        block: false,
-        fibers: false,
-        fiber_stack: false,
-        flush: false,
-        lanes: false,
-        ahead: false,
-    },
-};
 
 /// `slipstream on | off` of a server.
 #[repr(C)]
@@ -189,7 +127,7 @@ unsafe extern "C" fn read_block(
     // context, what `create_core_conf` has made.
     unsafe {
         let core = conf.cast::<CoreConf>();
-        if std::mem::replace(&mut (*core).given.block, true) {
+        if std::mem::replace(&mut (*core).has_block, true) {
             return c"is duplicate".as_ptr().cast_mut();
         }
         let outer = *cf;
@@ -197,7 +135,16 @@ unsafe extern "C" fn read_block(
         (*cf).handler_conf = core.cast();
         let result = ngx_conf_parse(cf, ptr::null_mut());
         *cf = outer;
-        result
+        if !result.is_null() {
+            return result;
+        }
+        match (*core).check() {
+            Ok(()) => ptr::null_mut(),
+            Err(message) => {
+                log::configuration_error(cf, message);
+                CONF_ERROR
+            }
+        }
     }
 }
 
@@ -216,7 +163,7 @@ unsafe extern "C" fn read_directive(
             .collect();
         (words, &mut *conf.cast::<CoreConf>())
     };
-    match set(core, &words) {
+    match core.set(&words) {
         Ok(()) => ptr::null_mut(),
         Err(message) => {
             // SAFETY: `cf` is the configuration being parsed.
@@ -224,90 +171,4 @@ unsafe extern "C" fn read_directive(
             CONF_ERROR
         }
     }
-}
-
-fn set(core: &mut CoreConf, words: &[String]) -> Result<(), String> {
-    let [name, value] = words else {
-        let name = words.first().map_or("", String::as_str);
-        return Err(format!(
-            "invalid number of arguments in \"{name}\" directive: give one value"
-        ));
-    };
-    let invalid = |cure: &str| format!("invalid value \"{value}\" in \"{name}\" directive: {cure}");
-    let given = match name.as_str() {
-        "fibers" => &mut core.given.fibers,
-        "fiber_stack" => &mut core.given.fiber_stack,
-        "flush" => &mut core.given.flush,
-        "lanes" => &mut core.given.lanes,
-        "ahead" => &mut core.given.ahead,
-        _ => {
-            return Err(format!(
-                "unknown directive \"{name}\" in slipstream block: fibers, fiber_stack, flush, \
-                 lanes and ahead are known"
-            ));
-        }
-    };
-    if std::mem::replace(given, true) {
-        return Err(format!("\"{name}\" directive is duplicate"));
-    }
-    match name.as_str() {
-        "fibers" => {
-            core.fibers = match value.parse() {
-                Ok(fibers @ 1..=MOST_FIBERS) => fibers,
-                _ => return Err(invalid("give a number from 1 to 30000")),
-            };
-        }
-        "fiber_stack" => {
-            core.stack_bytes = match parse_size(value) {
-                Some(bytes) if (LEAST_STACK_BYTES..=64 << 20).contains(&bytes) => bytes,
-                _ => return Err(invalid("give a size from 64k to 64m, such as 128k")),
-            };
-        }
-        "flush" => {
-            core.policy = match (value.as_str(), value.parse()) {
-                ("auto", _) => Policy::Cheapest,
-                (_, Ok(least @ 1..=LANES)) => Policy::AtLeast(least),
-                _ => {
-                    return Err(invalid(
-                        "give auto, or the number of waiting operations, 1 to 8, from which a \
-                         batch is run when the worker is idle",
-                    ));
-                }
-            };
-        }
-        "lanes" => {
-            core.lanes = match value.as_str() {
-                "auto" => Lanes::Auto,
-                "off" => Lanes::Off,
-                "ifma" => Lanes::Only(Backend::Ifma),
-                "avx512" => Lanes::Only(Backend::Avx512),
-                "portable" => Lanes::Only(Backend::Portable),
-                _ => return Err(invalid("give auto, off, ifma, avx512 or portable")),
-            };
-        }
-        // "ahead": other names have been refused above.
-        _ => {
-            core.ahead = match (value.as_str(), value.parse()) {
-                ("off", _) => 0,
-                (_, Ok(entries @ LANES..=MOST_AHEAD)) => entries,
-                _ => {
-                    return Err(invalid(
-                        "give off, or the number of key pairs and nonces of each kind, 8 to 4096, \
-                         that may be made ahead",
-                    ));
-                }
-            };
-        }
-    }
-    Ok(())
-}
-
-/// nginx's notation: a number with an optional k or m.
-fn parse_size(text: &str) -> Option<usize> {
-    let (digits, shift) = match text.as_bytes().last()? {
-        b'k' | b'K' => (&text[..text.len() - 1], 10),
-        b'm' | b'M' => (&text[..text.len() - 1], 20),
-        _ => (text, 0),
-    };
-    digits.parse::<usize>().ok()?.checked_mul(1 << shift)
 }

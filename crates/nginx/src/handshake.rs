@@ -10,7 +10,7 @@ use nginx_sys::{
     ngx_event_t, ngx_http_init_connection,
 };
 use slipstream_offload::fiber::{self, Fiber, OutOfFibers, Progress};
-use slipstream_offload::{JobToken, Notification, Pause, Reason};
+use slipstream_offload::{JobToken, Reason};
 
 use crate::connection::{Connection, Handlers, Peek};
 use crate::gate::{self, Gate};
@@ -97,7 +97,7 @@ pub(crate) fn resume(worker: &'static Worker, job: JobToken) {
     after(worker, c, progress);
 }
 
-/// Whether an operation of this connection may pause: its handshake is under way, the server that
+/// Whether an operation of this connection may pause: its handshake is under way, and the server that
 /// was chosen for it, by name if the client gave one, takes part.
 pub(crate) fn admits(job: JobToken) -> Result<(), Reason> {
     let c = Connection::of_job(job);
@@ -149,7 +149,6 @@ fn start(
 /// On the main stack, after the fiber has paused or has returned.
 fn after(worker: &'static Worker, c: Connection, progress: Progress) {
     if let Progress::Paused(fiber) = progress {
-        worker.poller.hold();
         // What this handshake has left in the thread's error queue belongs to no other connection;
         // it is not missed, since `resume` starts with an empty queue too.
         // SAFETY: no preconditions.
@@ -163,6 +162,7 @@ fn after(worker: &'static Worker, c: Connection, progress: Progress) {
             read: Some(on_event_while_paused),
             write: Some(on_event_while_paused),
         });
+        worker.poller.paused(worker);
         return;
     }
     let number = worker.with_handshake(c.job(), |handshake| handshake.number);
@@ -315,9 +315,7 @@ unsafe extern "C" fn on_handshaked(connection: *mut ngx_connection_t) {
     // SAFETY: nginx passes the connection whose handshake has ended.
     let c = unsafe { Connection::new(connection) };
     let worker = worker().expect("handlers are installed after the worker is made");
-    if fiber::current()
-        .is_some_and(|fiber| fiber.notification() == Notification::ReadyQueue(c.job()))
-    {
+    if fiber::current().is_some_and(|fiber| fiber.job() == c.job()) {
         worker.with_handshake(c.job(), |handshake| handshake.finished = true);
         return;
     }

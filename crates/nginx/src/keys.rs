@@ -18,10 +18,12 @@ use nginx_sys::{
 use slipstream_lanes::Backend;
 use slipstream_lanes::rsa::Size;
 use slipstream_offload::calibration::calibrate;
+use slipstream_offload::device::message::Token;
 use slipstream_offload::policy::{Costs, Policy};
 use slipstream_offload::{Kind, ahead};
 
-use crate::config::{self, Lanes, ServerConf};
+use crate::config::{self, ServerConf};
+use crate::directives::{Lanes, Offload};
 use crate::log::{self, Level};
 use crate::openssl::{OSSL_PROVIDER_add_builtin, OSSL_PROVIDER_load, set_current_cert};
 use crate::{gate, metrics, module};
@@ -31,6 +33,8 @@ use crate::{gate, metrics, module};
 pub(crate) struct Prepared {
     pub(crate) backend: Backend,
     pub(crate) costs: Costs,
+    /// With which workers may use the keys that the master has brought to the device.
+    pub(crate) token: Option<Token>,
 }
 
 /// `None` where handshakes are left to nginx.
@@ -83,6 +87,9 @@ unsafe fn prepare(cycle: *mut ngx_cycle_t, contexts: &[*mut SSL_CTX]) -> Result<
     }
     // SAFETY: by the caller's promise.
     let conf = unsafe { config::core_conf(cycle) };
+    if conf.offload == Offload::Software {
+        return Err("\"offload software\"".into());
+    }
     let chosen = choose_backend(conf.lanes)?;
     let backend = first_backend(chosen);
     if backend != chosen {
@@ -133,7 +140,11 @@ unsafe fn prepare(cycle: *mut ngx_cycle_t, contexts: &[*mut SSL_CTX]) -> Result<
             format_args!("{} lanes, {keys} keys, {least}", backend.name()),
         );
     }
-    Ok(Prepared { backend, costs })
+    Ok(Prepared {
+        backend,
+        costs,
+        token: None,
+    })
 }
 
 fn choose_backend(lanes: Lanes) -> Result<Backend, String> {

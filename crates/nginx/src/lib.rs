@@ -8,8 +8,10 @@
 
 mod config;
 mod connection;
+mod directives;
 mod gate;
 mod handshake;
+mod hold;
 mod keys;
 mod log;
 mod metrics;
@@ -17,4 +19,5 @@ mod module;
 mod openssl;
 mod poller;
 mod status;
+mod watch;
 mod worker;

@@ -37,7 +37,11 @@ pub(crate) mod layout {
     pub(crate) const SUBMITTED: usize = EVENT + EVENTS;
     pub(crate) const BATCHES: usize = SUBMITTED + Kind::COUNT;
     pub(crate) const LANE_OPERATIONS: usize = BATCHES + 1;
-    pub(crate) const ORPHANS: usize = LANE_OPERATIONS + Kind::COUNT;
+    pub(crate) const DEVICE_OPERATIONS: usize = LANE_OPERATIONS + Kind::COUNT;
+    pub(crate) const POLLS: usize = DEVICE_OPERATIONS + Kind::COUNT;
+    pub(crate) const INEFFECTIVE_POLLS: usize = POLLS + 1;
+    pub(crate) const RETRIED: usize = INEFFECTIVE_POLLS + 1;
+    pub(crate) const ORPHANS: usize = RETRIED + 1;
     pub(crate) const TAKEN_AHEAD: usize = ORPHANS + 1;
     pub(crate) const FILL: usize = TAKEN_AHEAD + 1;
     pub(crate) const SOFTWARE: usize = FILL + LANES;
@@ -168,7 +172,14 @@ impl Metrics {
                 layout::LANE_OPERATIONS + index,
                 counters.lane_operations[index],
             );
+            slot.set(
+                layout::DEVICE_OPERATIONS + index,
+                counters.device_operations[index],
+            );
         }
+        slot.set(layout::POLLS, counters.polls);
+        slot.set(layout::INEFFECTIVE_POLLS, counters.ineffective_polls);
+        slot.set(layout::RETRIED, counters.retried);
         slot.set(layout::ORPHANS, counters.orphans);
         slot.set(layout::TAKEN_AHEAD, counters.taken_ahead);
         for (index, count) in counters.fill.iter().enumerate() {

@@ -114,6 +114,30 @@ fn render(totals: &Totals) -> String {
         page.sample("lane_operations_total", Some(label), count);
     }
 
+    let help = "Operations computed by the device.";
+    page.family("device_operations_total", "counter", help);
+    for kind in Kind::ALL {
+        let label = ("operation", kind.name());
+        let count = figure(layout::DEVICE_OPERATIONS + kind.index());
+        page.sample("device_operations_total", Some(label), count);
+    }
+
+    let help = "Operations for which the accelerator had no room at first.";
+    page.family("retried_total", "counter", help);
+    page.sample("retried_total", None, figure(layout::RETRIED));
+
+    let help = "How often the accelerator was polled.";
+    page.family("polls_total", "counter", help);
+    page.sample("polls_total", None, figure(layout::POLLS));
+
+    let help = "Polls that brought nothing although operations were in flight.";
+    page.family("ineffective_polls_total", "counter", help);
+    page.sample(
+        "ineffective_polls_total",
+        None,
+        figure(layout::INEFFECTIVE_POLLS),
+    );
+
     page.family("batches_total", "counter", "Batches computed in lanes.");
     page.sample("batches_total", None, figure(layout::BATCHES));
 

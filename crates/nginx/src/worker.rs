@@ -1,24 +1,31 @@
 //! What one worker process has, made after fork and never shared.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use nginx_sys::{
     NGX_OK, NGX_PROCESS_SINGLE, NGX_PROCESS_WORKER, NGX_USE_CLEAR_EVENT, ngx_cycle_t,
     ngx_event_flags, ngx_http_in_addr_t, ngx_http_in6_addr_t, ngx_http_init_connection,
-    ngx_http_port_t, ngx_int_t, ngx_listening_t, ngx_process,
+    ngx_http_port_t, ngx_int_t, ngx_listening_t, ngx_log_t, ngx_process,
 };
-use slipstream_offload::JobToken;
-use slipstream_offload::accelerator::WorkerLanes;
+use slipstream_offload::accelerator::{Accelerator, Threaded, Trigger, WorkerLanes};
 use slipstream_offload::ahead::Ahead;
+use slipstream_offload::device::{Device, Options};
 use slipstream_offload::fiber::{self, Fibers, Rules};
-use slipstream_offload::instance::{self, Instance};
+use slipstream_offload::instance::{self, Instance, Mode, Waiting};
+use slipstream_offload::polling::Scheme;
+use slipstream_offload::{JobEvent, JobToken, Notification, event};
 
-use crate::config::{self, CoreConf};
+use crate::config;
+use crate::directives::{CoreConf, Notify, Offload};
 use crate::handshake::{self, Handshake};
-use crate::keys;
+use crate::keys::{self, Prepared};
 use crate::log::{self, Level};
 use crate::metrics::{Event, Metrics};
 use crate::poller::{self, Poller};
+use crate::watch::{Edge, Watch};
 
 /// The state of this worker. All of it belongs to its one thread.
 pub(crate) struct Worker {
@@ -29,6 +36,10 @@ pub(crate) struct Worker {
     progress: Cell<u64>,
     /// How many handshakes are under way.
     pub(crate) active: Cell<usize>,
+    /// The event descriptor of each connection that has ever waited, with `notify fd`.
+    events: RefCell<Vec<Option<JobEvent>>>,
+    notify: Notify,
+    log: *mut ngx_log_t,
 }
 
 impl Worker {
@@ -92,33 +103,81 @@ pub(crate) unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int
             return NGX_OK as ngx_int_t;
         }
         let conf = config::core_conf(cycle);
-        let lanes = WorkerLanes::new(prepared.backend, conf.policy, prepared.costs);
-        match Instance::new(Box::new(lanes), conf.fibers) {
-            Ok(mut instance) => {
-                if let Some(ahead) = Ahead::new(prepared.backend, conf.ahead) {
-                    instance.make_ahead(ahead);
-                }
-                instance::install(instance);
-            }
-            Err(error) => {
-                log::write(
-                    (*cycle).log,
-                    Level::Warning,
-                    format_args!(
-                        "no memory that is wiped on fork ({error}), handshakes are served as \
-                         without the module"
-                    ),
-                );
-                return NGX_OK as ngx_int_t;
-            }
+        if let Err(error) = make_instance(&prepared, &conf) {
+            log::write(
+                (*cycle).log,
+                Level::Warning,
+                format_args!("{error}, handshakes are served as without the module"),
+            );
+            return NGX_OK as ngx_int_t;
         }
         fiber::set_rules(Rules {
             admits: handshake::admits,
             company: handshake::company,
+            notification,
         });
         take_over(cycle, &conf);
     }
     NGX_OK as ngx_int_t
+}
+
+/// How long a worker waits for its device when it starts. Without it, software does.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+fn make_instance(prepared: &Prepared, conf: &CoreConf) -> io::Result<()> {
+    let mut instance = Instance::new(accelerator(prepared, conf)?, conf.fibers)?;
+    let waiting = match (conf.device, conf.scheme()) {
+        (Some(_), Scheme::Hybrid | Scheme::Interrupt) => Waiting::Sleeping,
+        _ => Waiting::Spinning,
+    };
+    instance.set_mode(match conf.offload {
+        Offload::Synchronous => Mode::Synchronous(waiting),
+        Offload::Asynchronous | Offload::Software => Mode::Asynchronous,
+    });
+    if let Some(ahead) = Ahead::new(prepared.backend, conf.ahead) {
+        instance.make_ahead(ahead);
+    }
+    instance::install(instance);
+    Ok(())
+}
+
+fn accelerator(prepared: &Prepared, conf: &CoreConf) -> io::Result<Box<dyn Accelerator>> {
+    let accelerator: Box<dyn Accelerator> = match conf.device {
+        Some(path) => {
+            let options = Options {
+                layout: conf.layout(),
+                weight: conf.weight,
+                aggregation: conf.interrupts,
+                token: prepared.token,
+            };
+            let (policy, costs) = (conf.policy, prepared.costs);
+            Box::new(Device::new(path.into(), options, policy, costs, PATIENCE)?)
+        }
+        None => {
+            let (backend, policy, costs) = (prepared.backend, conf.policy, prepared.costs);
+            Box::new(WorkerLanes::new(backend, policy, costs))
+        }
+    };
+    let trigger = match (conf.scheme(), conf.device) {
+        (Scheme::Timer(interval), _) => Trigger::Timer(interval),
+        // Lanes on the worker's own thread cannot interrupt it.
+        (Scheme::Interrupt, None) => Trigger::Requests,
+        _ => return Ok(accelerator),
+    };
+    Ok(Box::new(Threaded::new(accelerator, trigger)?))
+}
+
+/// How `job` learns that it can go on.
+fn notification(job: JobToken) -> Notification {
+    let worker = worker().expect("fibers run after the worker is made");
+    match worker.notify {
+        Notify::Queue => None,
+        // Without a descriptor left, the queue does.
+        Notify::Descriptor => worker.event(job),
+    }
+    .map_or(Notification::ReadyQueue(job), |event| {
+        Notification::Descriptor(job, event)
+    })
 }
 
 pub(crate) unsafe extern "C" fn exit_process(_cycle: *mut ngx_cycle_t) {
@@ -129,6 +188,19 @@ pub(crate) unsafe extern "C" fn exit_process(_cycle: *mut ngx_cycle_t) {
 }
 
 impl Worker {
+    /// The event descriptor of a connection: one for all its jobs (QTLS section 4.4), and for those of the connections that
+    /// have its place later.
+    fn event(&self, job: JobToken) -> Option<JobEvent> {
+        let mut events = self.events.borrow_mut();
+        if events[job.0].is_none() {
+            let descriptor: &'static OwnedFd = Box::leak(Box::new(event::new().ok()?));
+            let handler = Some(poller::on_job as _);
+            Watch::add(descriptor, Edge::Clear, handler, job.0, self.log)?;
+            events[job.0] = Some(JobEvent(descriptor));
+        }
+        events[job.0]
+    }
+
     /// Writes what has been done so far where the status page of any worker finds it.
     pub(crate) fn publish(&self) {
         // A request that came to run on a fiber, which is rare, may ask for the status page.
@@ -148,10 +220,13 @@ unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf) {
         let worker = Box::leak(Box::new(Worker {
             handshakes: RefCell::new(handshakes),
             fibers: RefCell::new(Fibers::new(conf.fibers, conf.stack_bytes)),
-            poller: Poller::new((*cycle).log),
+            poller: Poller::new(conf.scheme(), conf.notify, (*cycle).log),
             metrics: Metrics::claim(),
             progress: Cell::new(0),
             active: Cell::new(0),
+            events: RefCell::new(vec![None; (*cycle).connection_n]),
+            notify: conf.notify,
+            log: (*cycle).log,
         }));
         WORKER.with(|cell| {
             cell.get_or_init(|| worker);
@@ -162,7 +237,13 @@ unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf) {
                 listening.handler = Some(handshake::init_connection);
             }
         }
-        poller::install();
+        if !poller::install((*cycle).log) {
+            log::write(
+                (*cycle).log,
+                Level::Warning,
+                "epoll does not take the accelerator's event, it is polled every 5 ms instead",
+            );
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use arrayvec::ArrayVec;
 use slipstream_lanes::ec::{self, Curve};
 use slipstream_lanes::rsa::{self, Workspace};
 use slipstream_lanes::{Backend, LANES, x25519};
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::request::{Answer, Kind, Operand, Operation, Output, Reason};
 
@@ -11,7 +12,7 @@ use crate::request::{Answer, Kind, Operand, Operation, Output, Reason};
 ///
 /// # Panics
 /// If there is no operation, or more than [`LANES`], or if they differ in kind, or if `backend` does not compute them.
-pub(crate) fn compute<'a>(
+pub fn compute<'a>(
     backend: Backend,
     workspace: &mut Workspace,
     operations: impl Iterator<Item = &'a Operation>,
@@ -26,6 +27,7 @@ pub(crate) fn compute<'a>(
         Kind::Rsa(_) => rsa(workspace, &operations, &mut outputs),
         Kind::X25519 => x25519(backend, &operations, &mut outputs),
         Kind::Ecdh(curve) => ecdh(backend, curve, &operations, &mut outputs),
+        Kind::Ecdsa(curve) => ecdsa(backend, curve, &operations, &mut outputs),
     };
     let answer = |(output, succeeded)| match succeeded {
         true => Answer::Computed(output),
@@ -96,6 +98,44 @@ fn ecdh(
         .collect();
     let outcomes = ec::shared_secrets(backend, curve, &mut operations);
     outcomes.iter().map(Result::is_ok).collect()
+}
+
+fn ecdsa(
+    backend: Backend,
+    curve: Curve,
+    operations: &[&Operation],
+    outputs: &mut [Output],
+) -> Succeeded {
+    let nonces: ArrayVec<Zeroizing<[u8; LONGEST_SCALAR]>, LANES> =
+        operations.iter().map(|_| random_scalar(curve)).collect();
+    let mut operations: ArrayVec<ec::Sign<'_>, LANES> = operations
+        .iter()
+        .zip(&nonces)
+        .zip(outputs)
+        .map(|((operation, nonce), output)| match operation {
+            Operation::Ecdsa { key, digest } => ec::Sign {
+                key,
+                digest: digest.as_slice(),
+                nonce: &nonce[..curve.bytes()],
+                signature: output.as_mut_slice(),
+            },
+            other => panic!("{other:?} in a batch of ECDSA"),
+        })
+        .collect();
+    let outcomes = ec::sign_batch(backend, curve, &mut operations);
+    outcomes.iter().map(Result::is_ok).collect()
+}
+
+const LONGEST_SCALAR: usize = 48;
+
+/// A candidate by rejection sampling (FIPS 186-5, appendix A.3.2). One that is out of range, as one in 2^32 is, or which
+/// the system's generator has not filled, makes its signature fail.
+fn random_scalar(curve: Curve) -> Zeroizing<[u8; LONGEST_SCALAR]> {
+    let mut scalar = Zeroizing::new([0; LONGEST_SCALAR]);
+    if getrandom::fill(&mut scalar[..curve.bytes()]).is_err() {
+        scalar.zeroize();
+    }
+    scalar
 }
 
 /// Which operations succeeded.

@@ -164,6 +164,8 @@ pub struct Rules {
     pub admits: fn(JobToken) -> Result<(), Reason>,
     /// How many jobs are under way; see [`Pause::company`].
     pub company: fn() -> usize,
+    /// How the loop learns that a job can go on; see [`Pause::notification`].
+    pub notification: fn(JobToken) -> Notification,
 }
 
 /// Sets the rules for the fibers of this thread. Without, all may pause at any time.
@@ -194,7 +196,10 @@ impl Pause for CurrentFiber {
     }
 
     fn notification(&self) -> Notification {
-        Notification::ReadyQueue(self.0.job)
+        let job = self.0.job;
+        RULES.get().map_or(Notification::ReadyQueue(job), |rules| {
+            (rules.notification)(job)
+        })
     }
 
     fn pause(&self) -> bool {

@@ -4,12 +4,16 @@
 //! is made after fork, in the process that uses it; one that finds itself in a child is gone.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::os::fd::BorrowedFd;
 
-use crate::accelerator::{Accelerator, Moment, Response};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::accelerator::{Accelerator, Moment, Request, Response, answered};
 use crate::ahead::Ahead;
 use crate::counters::Counters;
 use crate::pause::{JobToken, Notification, Pause};
+use crate::polling::FAILOVER;
 use crate::request::{Answer, Class, Kind, Operation, Reason};
 use crate::slots::{Delivery, RequestId, Slots};
 
@@ -18,10 +22,23 @@ mod fork;
 /// Computes `operation` on this thread's instance while the calling job is paused.
 ///
 /// Every answer is final: [`Answer::Software`] asks the caller to compute it with its own means.
+///
+/// An operation with a key that a device holds, for which the caller has no means, is submitted whether or not the job
+/// may pause.
 pub fn run(operation: Operation, pauser: &dyn Pause) -> Answer {
-    let answer = admits(operation.kind(), pauser)
-        .and_then(|()| submit(operation, pauser.notification()))
-        .and_then(|ticket| wait(ticket, pauser))
+    let is_held = matches!(operation, Operation::Held { .. });
+    let admitted = admits(operation.kind(), pauser);
+    // Who may not pause, although others could, waits where he is.
+    let may_pause = admitted.is_ok() || pauser.admits().is_ok();
+    let answer = if is_held { Ok(()) } else { admitted }
+        .and_then(|()| submit(operation, pauser))
+        .and_then(|ticket| match mode() {
+            Mode::Synchronous(waiting) => wait_synchronously(&ticket, waiting),
+            Mode::Asynchronous if is_held && !may_pause => {
+                wait_synchronously(&ticket, Waiting::Spinning)
+            }
+            Mode::Asynchronous => wait(&ticket, pauser, is_held),
+        })
         .unwrap_or_else(Answer::Software);
     if let Answer::Software(reason) = answer {
         count_software(reason);
@@ -35,8 +52,9 @@ pub fn run(operation: Operation, pauser: &dyn Pause) -> Answer {
 /// The reason why it is left to software.
 pub fn admits(kind: Kind, pauser: &dyn Pause) -> Result<(), Reason> {
     pauser.admits()?;
-    match with(|instance| instance.accelerator.company(kind)) {
-        Some(company) if company.is_none_or(|company| pauser.company() < company) => {
+    match with(|instance| (instance.mode, instance.accelerator.company(kind))) {
+        Some((Mode::Synchronous(_), Some(_))) => Ok(()),
+        Some((_, company)) if company.is_none_or(|company| pauser.company() < company) => {
             Err(Reason::Cheaper)
         }
         // Without an instance nothing is known yet.
@@ -56,11 +74,35 @@ fn count_software(reason: Reason) {
     with(|instance| instance.counters.count_software(reason));
 }
 
+/// How operations are offloaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// The job is paused until the answer is there (QTLS section 3).
+    #[default]
+    Asynchronous,
+    /// The thread waits for each answer: the straight offload of QTLS section 2.4.
+    Synchronous(Waiting),
+}
+
+/// How a thread waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// It polls, and lets others run meanwhile.
+    Spinning,
+    /// It sleeps until the accelerator wakes it.
+    Sleeping,
+}
+
 /// An accelerator with the requests that are in flight at it.
 pub struct Instance {
     accelerator: Box<dyn Accelerator>,
+    mode: Mode,
     slots: Slots,
+    /// Requests for which the accelerator had no room (QTLS section 3.2), the oldest first.
+    backlog: VecDeque<Request>,
     ready: VecDeque<JobToken>,
+    /// Jobs whose event descriptor has been made readable.
+    signalled: HashSet<JobToken>,
     responses: Vec<Response>,
     pub(crate) counters: Counters,
     pub(crate) ahead: Option<Ahead>,
@@ -75,13 +117,21 @@ impl Instance {
     pub fn new(accelerator: Box<dyn Accelerator>, requests: usize) -> std::io::Result<Self> {
         Ok(Self {
             accelerator,
+            mode: Mode::default(),
             slots: Slots::new(requests),
+            backlog: VecDeque::new(),
             ready: VecDeque::new(),
+            signalled: HashSet::new(),
             responses: Vec::new(),
             counters: Counters::default(),
             ahead: None,
             process: fork::Mark::new()?,
         })
+    }
+
+    /// Sets how operations are offloaded.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
     }
 
     /// Has [keys and nonces made ahead](crate::ahead) for this instance's thread.
@@ -108,24 +158,72 @@ impl Instance {
 
     /// How many requests wait for the next [`poll`](Self::poll).
     pub fn waiting(&self) -> usize {
-        self.accelerator.waiting()
+        self.accelerator.waiting() + self.backlog.len()
     }
 
-    /// Lets the accelerator compute what is due at `moment`; jobs whose answer is there are put on
-    /// the ready queue. Returns the number of answers.
+    /// What becomes readable when there is something to [`poll`](Self::poll) for, after [`arm`](Self::arm); `None` if
+    /// the accelerator only computes when it is polled.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.accelerator.descriptor()
+    }
+
+    /// The event loop is about to sleep, and wants the descriptor to wake it. Returns whether it may sleep; otherwise
+    /// there is something to poll for.
+    pub fn arm(&mut self) -> bool {
+        self.ready.is_empty() && self.accelerator.arm()
+    }
+
+    /// Lets the accelerator compute what is due at `moment`; jobs whose answer is there are notified. Returns the number
+    /// of answers.
     pub fn poll(&mut self, moment: Moment) -> usize {
         let mut responses = std::mem::take(&mut self.responses);
+        let is_in_flight = self.accelerator.waiting() > 0;
         self.accelerator
             .poll(moment, &mut responses, &mut self.counters);
         let answers = responses.len();
-        for Response { id, answer } in responses.drain(..) {
-            match self.slots.answer(id, answer) {
-                Delivery::Notify(Notification::ReadyQueue(job)) => self.ready.push_back(job),
-                Delivery::Notify(Notification::ByPauser) | Delivery::Orphan => {}
-            }
+        self.counters.polls += 1;
+        self.counters.ineffective_polls += u64::from(is_in_flight && answers == 0);
+        for response in responses.drain(..) {
+            self.deliver(response);
         }
         self.responses = responses;
+        self.retry();
         answers
+    }
+
+    /// Whether the event descriptor of `job` has been made readable since this was last asked.
+    pub fn take_signalled(&mut self, job: JobToken) -> bool {
+        self.signalled.remove(&job)
+    }
+
+    fn deliver(&mut self, response: Response) {
+        match self.slots.answer(response.id, response.answer) {
+            Delivery::Notify(Notification::ReadyQueue(job)) => self.ready.push_back(job),
+            Delivery::Notify(Notification::Descriptor(job, event)) => {
+                self.signalled.insert(job);
+                if !response.is_notified {
+                    event.signal();
+                }
+            }
+            Delivery::Notify(Notification::ByPauser) | Delivery::Orphan => {}
+        }
+    }
+
+    /// Submits what there was no room for.
+    fn retry(&mut self) {
+        while let Some(request) = self.backlog.pop_front() {
+            if !self.accelerator.accepts(&request.operation) {
+                let answer = Answer::Software(Reason::Lost);
+                self.deliver(answered(request.id, answer));
+            } else if let Err(request) = self.accelerator.submit(request) {
+                return self.backlog.push_front(request);
+            }
+        }
+    }
+
+    /// Whether a job can go on.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// The next job that can go on. The event loop resumes it at once.
@@ -133,23 +231,31 @@ impl Instance {
         self.ready.pop_front()
     }
 
-    fn submit(
-        &mut self,
-        operation: Operation,
-        notification: Notification,
-    ) -> Result<RequestId, Reason> {
+    fn submit(&mut self, operation: Operation, pauser: &dyn Pause) -> Result<RequestId, Reason> {
+        self.accelerator.expect(pauser.company());
         if !self.accelerator.accepts(&operation) {
             return Err(Reason::NotOffered);
         }
         let kind = operation.kind();
+        let notification = match self.mode {
+            Mode::Asynchronous => pauser.notification(),
+            Mode::Synchronous(_) => Notification::ByPauser,
+        };
         let id = self
             .slots
             .open(operation.class(), notification)
             .ok_or(Reason::Full)?;
-        if self.accelerator.submit(id, operation).is_err() {
-            self.slots.answer(id, Answer::Software(Reason::Full));
-            self.slots.take(id);
-            return Err(Reason::Full);
+        let request = Request {
+            id,
+            operation,
+            notification,
+        };
+        if !self.backlog.is_empty() {
+            self.counters.retried += 1;
+            self.backlog.push_back(request);
+        } else if let Err(request) = self.accelerator.submit(request) {
+            self.counters.retried += 1;
+            self.backlog.push_back(request);
         }
         self.counters.submitted[kind.index()] += 1;
         Ok(id)
@@ -207,16 +313,23 @@ impl Drop for Ticket {
     }
 }
 
-fn submit(operation: Operation, notification: Notification) -> Result<Ticket, Reason> {
-    let id = with(|instance| instance.submit(operation, notification))
-        .unwrap_or(Err(Reason::NotOffered))?;
+fn mode() -> Mode {
+    with(|instance| instance.mode).unwrap_or_default()
+}
+
+fn submit(operation: Operation, pauser: &dyn Pause) -> Result<Ticket, Reason> {
+    let id =
+        with(|instance| instance.submit(operation, pauser)).unwrap_or(Err(Reason::NotOffered))?;
     Ok(Ticket { id })
 }
 
-fn wait(ticket: Ticket, pauser: &dyn Pause) -> Result<Answer, Reason> {
+fn wait(ticket: &Ticket, pauser: &dyn Pause, is_held: bool) -> Result<Answer, Reason> {
     let paused = pauser.pause();
     if let Some(answer) = ticket.take() {
         return Ok(answer);
+    }
+    if is_held && !paused {
+        return wait_synchronously(ticket, Waiting::Spinning);
     }
     // Who pauses by itself has had everything computed that waited, if it could be computed at all; and its stack may be
     // too small for a batch. Where there is no event loop, what waits is computed here.
@@ -229,4 +342,41 @@ fn wait(ticket: Ticket, pauser: &dyn Pause) -> Result<Answer, Reason> {
         }
     }
     Err(Reason::Cancelled)
+}
+
+/// Waits for the answer where the caller is. An accelerator answers every request within a bounded time.
+fn wait_synchronously(ticket: &Ticket, waiting: Waiting) -> Result<Answer, Reason> {
+    loop {
+        with(|instance| {
+            instance.poll(Moment::Idle);
+        })
+        .ok_or(Reason::Cancelled)?;
+        if let Some(answer) = ticket.take() {
+            return Ok(answer);
+        }
+        match waiting {
+            Waiting::Spinning => std::thread::yield_now(),
+            Waiting::Sleeping => {
+                with(Instance::sleep);
+            }
+        }
+    }
+}
+
+impl Instance {
+    fn sleep(&mut self) {
+        if !self.arm() {
+            return;
+        }
+        let Some(descriptor) = self.descriptor() else {
+            return;
+        };
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: FAILOVER.subsec_nanos().into(),
+        };
+        let mut descriptors = [PollFd::new(&descriptor, PollFlags::IN)];
+        // Interrupted or not, the caller polls next.
+        let _ = rustix::event::poll(&mut descriptors, Some(&timeout));
+    }
 }

@@ -14,9 +14,11 @@
 
 pub mod accelerator;
 pub mod ahead;
-mod batch;
+pub mod batch;
 pub mod calibration;
 pub mod counters;
+pub mod device;
+pub mod event;
 pub mod fiber;
 #[cfg(test)]
 mod fork_test;
@@ -24,10 +26,13 @@ pub mod instance;
 mod pages;
 pub mod pause;
 pub mod policy;
+pub mod polling;
 pub mod request;
 mod slots;
+mod threaded;
 mod worker_lanes;
 
 pub use instance::{admits, count_refusal, run};
-pub use pause::{JobToken, Notification, Pause};
-pub use request::{Answer, Class, Kind, Operation, Output, Reason};
+pub use pause::{JobEvent, JobToken, Notification, Pause};
+pub use request::{Answer, Class, Handle, Kind, Operation, Output, Reason};
+pub use slots::RequestId;

@@ -1,5 +1,8 @@
 //! Pausing: how a computation gives its thread back while its operation is in flight.
 
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use crate::event;
 use crate::request::Reason;
 
 /// Names a paused job to the event loop that has to resume it. The event loop chooses the numbers.
@@ -12,10 +15,32 @@ pub enum Notification {
     /// The token is put on the instance's ready queue (the kernel-bypass notification of QTLS
     /// section 3.4).
     ReadyQueue(JobToken),
+    /// The descriptor is made readable (the FD-based notification of QTLS section 4.4).
+    Descriptor(JobToken, JobEvent),
     /// The pauser itself makes sure that the event loop comes back to the job; if that is before
     /// the operation has been computed, waiting operations are computed then.
     ByPauser,
 }
+
+/// An [event descriptor](crate::event) that the event loop watches for a job. The loop never closes it, since an answer
+/// may come at any time.
+#[derive(Clone, Copy, Debug)]
+pub struct JobEvent(pub &'static OwnedFd);
+
+impl JobEvent {
+    /// The job can go on.
+    pub fn signal(self) {
+        event::signal(self.0.as_fd());
+    }
+}
+
+impl PartialEq for JobEvent {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_raw_fd() == other.0.as_raw_fd()
+    }
+}
+
+impl Eq for JobEvent {}
 
 /// A job that can be paused: a [fiber](crate::fiber), or a job of the TLS library's own.
 pub trait Pause {
@@ -39,4 +64,23 @@ pub trait Pause {
     ///
     /// Returns false if the job could not be paused: the caller then still has the thread.
     fn pause(&self) -> bool;
+}
+
+/// A job that cannot be paused: it waits where it is for what only a [device](crate::device) can compute.
+#[derive(Clone, Copy, Debug)]
+pub struct Never;
+
+impl Pause for Never {
+    fn company(&self) -> usize {
+        // Nobody else's operation joins it while it waits.
+        1
+    }
+
+    fn notification(&self) -> Notification {
+        Notification::ByPauser
+    }
+
+    fn pause(&self) -> bool {
+        false
+    }
 }

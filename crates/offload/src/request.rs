@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use slipstream_lanes::ec::Curve;
+use slipstream_lanes::ec::{Curve, SigningKey};
 use slipstream_lanes::{rsa, x25519};
 use zeroize::Zeroizing;
 
@@ -50,11 +50,13 @@ pub enum Kind {
     X25519,
     /// A shared secret on a NIST curve (SP 800-56A, section 5.7.1.2).
     Ecdh(Curve),
+    /// An ECDSA signature (FIPS 186-5, section 6.4).
+    Ecdsa(Curve),
 }
 
 impl Kind {
     /// How many there are.
-    pub const COUNT: usize = rsa::Size::ALL.len() + 1 + Curve::ALL.len();
+    pub const COUNT: usize = rsa::Size::ALL.len() + 1 + 2 * Curve::ALL.len();
 
     /// Every kind, in the order of [`Kind::index`].
     pub const ALL: [Kind; Kind::COUNT] = [
@@ -64,6 +66,8 @@ impl Kind {
         Kind::X25519,
         Kind::Ecdh(Curve::P256),
         Kind::Ecdh(Curve::P384),
+        Kind::Ecdsa(Curve::P256),
+        Kind::Ecdsa(Curve::P384),
     ];
 
     /// Position in tables that hold one entry per kind.
@@ -72,6 +76,7 @@ impl Kind {
             Kind::Rsa(size) => size.index(),
             Kind::X25519 => rsa::Size::ALL.len(),
             Kind::Ecdh(curve) => rsa::Size::ALL.len() + 1 + curve.index(),
+            Kind::Ecdsa(curve) => rsa::Size::ALL.len() + 1 + Curve::ALL.len() + curve.index(),
         }
     }
 
@@ -84,6 +89,8 @@ impl Kind {
             Kind::X25519 => "X25519",
             Kind::Ecdh(Curve::P256) => "P-256",
             Kind::Ecdh(Curve::P384) => "P-384",
+            Kind::Ecdsa(Curve::P256) => "ECDSA-P-256",
+            Kind::Ecdsa(Curve::P384) => "ECDSA-P-384",
         }
     }
 
@@ -93,6 +100,7 @@ impl Kind {
             Kind::Rsa(size) => size.bytes(),
             Kind::X25519 => x25519::KEY_BYTES,
             Kind::Ecdh(curve) => curve.bytes(),
+            Kind::Ecdsa(curve) => 2 * curve.bytes(),
         }
     }
 }
@@ -125,13 +133,34 @@ pub enum Operation {
         /// The peer's public key, uncompressed (SEC 1, section 2.3.3).
         peer: Operand,
     },
+    /// r and s of a signature, each as long as the order of the curve.
+    Ecdsa {
+        /// The key, shared with whoever else uses it.
+        key: Arc<SigningKey>,
+        /// The digest of the message.
+        digest: Operand,
+    },
+    /// An operation with a private key that this process does not have: a [device](crate::device) holds it.
+    Held {
+        /// RSA or ECDSA.
+        kind: Kind,
+        /// The key, as the device calls it.
+        key: Handle,
+        /// As for [`Operation::RsaPrivate`] or [`Operation::Ecdsa`].
+        input: Operand,
+    },
 }
+
+/// Names a private key that a [device](crate::device) holds, to the client that was granted it. To another client the
+/// number means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle(pub u64);
 
 impl Operation {
     /// The class under which this operation is counted while in flight.
     pub fn class(&self) -> Class {
         match self.kind() {
-            Kind::Rsa(_) | Kind::X25519 | Kind::Ecdh(_) => Class::Asymmetric,
+            Kind::Rsa(_) | Kind::X25519 | Kind::Ecdh(_) | Kind::Ecdsa(_) => Class::Asymmetric,
         }
     }
 
@@ -141,6 +170,8 @@ impl Operation {
             Operation::RsaPrivate { key, .. } => Kind::Rsa(key.size()),
             Operation::X25519 { .. } => Kind::X25519,
             Operation::Ecdh { curve, .. } => Kind::Ecdh(*curve),
+            Operation::Ecdsa { key, .. } => Kind::Ecdsa(key.curve()),
+            Operation::Held { kind, .. } => *kind,
         }
     }
 }
@@ -214,17 +245,20 @@ pub enum Reason {
     Fault,
     /// The job was resumed although its operation had not finished; the operation is orphaned.
     Cancelled,
+    /// The device has gone away, or has not answered in time.
+    Lost,
 }
 
 impl Reason {
     /// Every reason, in the order of [`Reason::index`].
-    pub const ALL: [Reason; 6] = [
+    pub const ALL: [Reason; 7] = [
         Reason::NotOffered,
         Reason::NotAdmitted,
         Reason::Cheaper,
         Reason::Full,
         Reason::Fault,
         Reason::Cancelled,
+        Reason::Lost,
     ];
 
     /// Position in tables that hold one entry per reason.
@@ -241,6 +275,7 @@ impl Reason {
             Reason::Full => "full",
             Reason::Fault => "fault",
             Reason::Cancelled => "cancelled",
+            Reason::Lost => "lost",
         }
     }
 }

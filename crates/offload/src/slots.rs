@@ -7,7 +7,7 @@ use crate::request::{Answer, Class};
 
 /// Names one request of an instance. Slots are reused; the generation tells a stale name apart, and
 /// the table that of another thread, on which an application may resume a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId {
     table: u64,
     index: usize,

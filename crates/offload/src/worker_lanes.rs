@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use slipstream_lanes::rsa::Workspace;
 use slipstream_lanes::{Backend, LANES, ec, x25519};
 
-use crate::accelerator::{Accelerator, Moment, Response};
+use crate::accelerator::{self, Accelerator, Moment, Response, answered};
 use crate::batch;
 use crate::counters::Counters;
 use crate::policy::{Costs, Policy};
@@ -60,6 +60,9 @@ impl WorkerLanes {
             }
             // Lengths are checked, and refused, lane by lane.
             Operation::Ecdh { .. } => ec::offered(self.backend),
+            // With a nonce that has been made ahead, a signature takes less time than a pause; and a key that is held
+            // elsewhere is not here.
+            Operation::Ecdsa { .. } | Operation::Held { .. } => false,
         }
     }
 
@@ -82,26 +85,20 @@ impl WorkerLanes {
         let answers = batch::compute(self.backend, &mut self.workspace, operations);
         counters.count_batch(kind, live);
         for (request, answer) in queue.drain(..live).zip(answers) {
-            responses.push(Response {
-                id: request.id,
-                answer,
-            });
+            responses.push(answered(request.id, answer));
         }
     }
 
     fn hand_back(&mut self, kind: Kind, count: usize, responses: &mut Vec<Response>) {
         for request in self.queues[kind.index()].drain(..count) {
             let answer = Answer::Software(Reason::Cheaper);
-            responses.push(Response {
-                id: request.id,
-                answer,
-            });
+            responses.push(answered(request.id, answer));
         }
     }
 }
 
 impl Accelerator for WorkerLanes {
-    fn accepts(&self, operation: &Operation) -> bool {
+    fn accepts(&mut self, operation: &Operation) -> bool {
         let plan = |kind| self.costs.plan(self.policy, kind, LANES, true);
         self.computes(operation) && plan(operation.kind()).lanes > 0
     }
@@ -110,11 +107,11 @@ impl Accelerator for WorkerLanes {
         self.costs.company(self.policy, kind)
     }
 
-    fn submit(&mut self, id: RequestId, operation: Operation) -> Result<(), Operation> {
-        self.queues[operation.kind().index()].push_back(Request {
-            id,
+    fn submit(&mut self, request: accelerator::Request) -> Result<(), accelerator::Request> {
+        self.queues[request.operation.kind().index()].push_back(Request {
+            id: request.id,
             submitted: self.polls,
-            operation,
+            operation: request.operation,
         });
         Ok(())
     }
@@ -194,7 +191,12 @@ mod tests {
                 let key = self.keys[size.index()].clone();
                 let operation = Operation::RsaPrivate { key, input };
                 assert!(self.lanes.accepts(&operation));
-                self.lanes.submit(id, operation).expect("room");
+                let request = accelerator::Request {
+                    id,
+                    operation,
+                    notification,
+                };
+                self.lanes.submit(request).expect("room");
             }
         }
 

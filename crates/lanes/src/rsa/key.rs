@@ -34,6 +34,32 @@ impl fmt::Debug for Components<'_> {
     }
 }
 
+/// The numbers of a private key, owned; secrets are wiped when it is dropped.
+pub struct OwnedComponents {
+    modulus: Box<[u8]>,
+    public_exponent: [u8; 8],
+    prime1: Zeroizing<Vec<u8>>,
+    prime2: Zeroizing<Vec<u8>>,
+    exponent1: Zeroizing<Vec<u8>>,
+    exponent2: Zeroizing<Vec<u8>>,
+    coefficient: Zeroizing<Vec<u8>>,
+}
+
+impl OwnedComponents {
+    /// The numbers, to be read.
+    pub fn borrow(&self) -> Components<'_> {
+        Components {
+            modulus: &self.modulus,
+            public_exponent: &self.public_exponent,
+            prime1: &self.prime1,
+            prime2: &self.prime2,
+            exponent1: &self.exponent1,
+            exponent2: &self.exponent2,
+            coefficient: &self.coefficient,
+        }
+    }
+}
+
 /// Why a key cannot be used in lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
@@ -180,6 +206,21 @@ impl PrivateKey {
         &self.modulus_bytes
     }
 
+    /// The numbers of which the key was made: for somebody who computes with it elsewhere.
+    pub fn components(&self) -> OwnedComponents {
+        let length = self.size.bytes() / 2;
+        let bits = Radix::new(self.backend, self.size).digit_bits;
+        OwnedComponents {
+            modulus: self.modulus_bytes.clone(),
+            public_exponent: self.public_exponent.to_be_bytes(),
+            prime1: big_endian(&self.prime1.residue.modulus, bits, length),
+            prime2: big_endian(&self.prime2.residue.modulus, bits, length),
+            exponent1: big_endian(&self.prime1.exponent, 64, length),
+            exponent2: big_endian(&self.prime2.exponent, 64, length),
+            coefficient: big_endian(&self.coefficient, bits, length),
+        }
+    }
+
     /// The memory that holds secrets, for tests of constant time.
     #[doc(hidden)]
     pub fn secrets(&mut self) -> impl Iterator<Item = &mut [u64]> {
@@ -250,6 +291,17 @@ impl Radix {
             r_squared: r_squared.digits(digits, self.digit_bits),
         }
     }
+}
+
+/// The `length` bytes of a number in digits of `bits` bits, the least significant first.
+fn big_endian(digits: &[u64], bits: u32, length: usize) -> Zeroizing<Vec<u8>> {
+    let bits = bits as usize;
+    let bit = |place: usize| {
+        let digit = digits.get(place / bits).copied().unwrap_or(0);
+        (digit >> (place % bits)) as u8 & 1
+    };
+    let byte = |index: usize| (0..8).fold(0, |byte, place| byte | bit(8 * index + place) << place);
+    Zeroizing::new((0..length).rev().map(byte).collect())
 }
 
 /// 2^`exponent` modulo `modulus`, which is not a power of two; `exponent` is at least its length in bits.

@@ -12,7 +12,7 @@ mod tests;
 use core::fmt;
 use core::ops::Deref;
 
-pub use key::{Components, KeyError, PrivateKey};
+pub use key::{Components, KeyError, OwnedComponents, PrivateKey};
 pub use workspace::Workspace;
 
 use crate::LANES;

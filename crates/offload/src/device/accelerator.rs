@@ -1,0 +1,554 @@
+//! A device as the accelerator of an event loop.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll;
+use slipstream_lanes::rsa::PrivateKey;
+use slipstream_ring::{Words, ring};
+
+use super::connection::{Connection, Instance, Options};
+use super::layout::{COMPANY, SLOT_WORDS};
+use super::message::{Key, ToClient, ToEngine};
+use super::wire::{self, Outcome, Slot};
+use crate::accelerator::{Accelerator, Moment, Request, Response, answered};
+use crate::counters::Counters;
+use crate::event;
+use crate::policy::{Costs, Policy};
+use crate::request::{Answer, Handle, Kind, Operation, Reason};
+use crate::slots::RequestId;
+
+/// How long a request may take. One that takes longer is run again in software, and the device is taken out.
+const LATE: Duration = Duration::from_secs(1);
+
+/// After how long a device that has failed is tried again: at first, and at most.
+const RETRY: Duration = Duration::from_millis(100);
+const LONGEST_RETRY: Duration = Duration::from_secs(5);
+
+/// An engine that this process reaches over a socket. Whenever it does not answer, requests are left to software; it is
+/// tried again from time to time, and let in when it has computed an example correctly.
+pub struct Device {
+    path: PathBuf,
+    options: Options,
+    policy: Policy,
+    costs: Costs,
+    /// An epoll descriptor that stays the same while connections come and go.
+    watch: OwnedFd,
+    state: State,
+    /// How long the device is left alone after the next failure.
+    retry: Duration,
+    jobs: usize,
+}
+
+enum State {
+    Out {
+        until: Instant,
+    },
+    /// The connection is there, the instance has been asked for.
+    Opening {
+        connection: Connection,
+        since: Instant,
+    },
+    /// The instance is there. Until the probe has been answered, nothing else is submitted.
+    In(Box<Link>),
+}
+
+/// An open instance with what is in flight at it.
+struct Link {
+    connection: Connection,
+    instance: Instance,
+    slot: Slot,
+    flights: Flights,
+    keys: HashMap<usize, RegisteredKey>,
+    /// Keys that have been sent, in order: the addresses that are the keys of the map.
+    registering: VecDeque<usize>,
+    probe: Option<u64>,
+    /// The bell has been armed, so the event may have become readable.
+    is_armed: bool,
+}
+
+struct RegisteredKey {
+    /// Keeps the address from being used again.
+    _key: Arc<PrivateKey>,
+    state: Registration,
+}
+
+enum Registration {
+    Sent,
+    Done(Handle),
+    Refused,
+}
+
+impl Device {
+    /// The device that listens at `path`, used where `policy` and `costs` say so. If nobody listens there, that is
+    /// tried again later; waits for at most `patience` for who does.
+    ///
+    /// # Errors
+    /// If the system has no descriptor for it.
+    pub fn new(
+        path: PathBuf,
+        options: Options,
+        policy: Policy,
+        costs: Costs,
+        patience: Duration,
+    ) -> io::Result<Self> {
+        let mut device = Self {
+            path,
+            options,
+            policy,
+            costs,
+            watch: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            state: State::Out {
+                until: Instant::now(),
+            },
+            retry: RETRY,
+            jobs: 0,
+        };
+        let deadline = Instant::now() + patience;
+        loop {
+            device.advance();
+            let is_settled = match &device.state {
+                State::Out { .. } => true,
+                State::Opening { .. } => false,
+                State::In(link) => link.probe.is_none(),
+            };
+            if is_settled || Instant::now() >= deadline {
+                return Ok(device);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether the device can be used now.
+    pub fn is_in(&self) -> bool {
+        matches!(&self.state, State::In(link) if link.probe.is_none())
+    }
+
+    /// Goes on with connecting, if it is time.
+    fn advance(&mut self) {
+        let now = Instant::now();
+        match &mut self.state {
+            State::Out { until } if now >= *until => match self.connect(now) {
+                Ok(opening) => self.state = opening,
+                Err(_) => self.take_out(now),
+            },
+            State::Out { .. } => {}
+            State::Opening { connection, since } => match connection.receive() {
+                Ok((message, packet)) => {
+                    let instance = Instance::new(self.options.layout, &message, packet);
+                    if self.let_in(instance).is_err() {
+                        self.take_out(now);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if now - *since > LATE {
+                        self.take_out(now);
+                    }
+                }
+                Err(_) => self.take_out(now),
+            },
+            State::In(link) => {
+                if link.probe.is_some() {
+                    self.collect(now, &mut Vec::new(), &mut Counters::default());
+                }
+            }
+        }
+    }
+
+    fn connect(&self, now: Instant) -> io::Result<State> {
+        let connection = Connection::new(&self.path)?;
+        connection.send(&self.options.message())?;
+        Ok(State::Opening {
+            connection,
+            since: now,
+        })
+    }
+
+    /// Watches the instance, and asks it something to which the answer is known.
+    fn let_in(&mut self, instance: io::Result<Instance>) -> io::Result<()> {
+        let instance = instance?;
+        let now = Instant::now();
+        let out = State::Out { until: now };
+        let State::Opening { connection, .. } = std::mem::replace(&mut self.state, out) else {
+            unreachable!("an instance is the answer of a connection that is being opened");
+        };
+        for descriptor in [connection.as_fd(), instance.event.as_fd()] {
+            let data = epoll::EventData::new_u64(0);
+            epoll::add(&self.watch, descriptor, data, epoll::EventFlags::IN)?;
+        }
+        let mut link = Box::new(Link {
+            connection,
+            instance,
+            slot: Slot::default(),
+            flights: Flights::default(),
+            keys: HashMap::new(),
+            registering: VecDeque::new(),
+            probe: None,
+            is_armed: false,
+        });
+        let id = link.flights.next_id();
+        let words = probe::write(&mut link.slot, id);
+        link.push(words).map_err(io::Error::other)?;
+        link.flights.add(None, Kind::X25519, now);
+        link.probe = Some(id);
+        self.state = State::In(link);
+        Ok(())
+    }
+
+    fn take_out(&mut self, now: Instant) {
+        self.state = State::Out {
+            until: now + self.retry,
+        };
+        self.retry = (2 * self.retry).min(LONGEST_RETRY);
+    }
+
+    /// Reads what the device has answered. Takes it out if it has gone, talks nonsense, or is late.
+    fn collect(&mut self, now: Instant, responses: &mut Vec<Response>, counters: &mut Counters) {
+        let State::In(link) = &mut self.state else {
+            return;
+        };
+        let was_probing = link.probe.is_some();
+        match link.collect(now, responses, counters) {
+            Ok(()) if was_probing && link.probe.is_none() => self.retry = RETRY,
+            Ok(()) => {}
+            Err(_) => {
+                let lost = link.flights.drain();
+                responses.extend(lost.map(|id| answered(id, Answer::Software(Reason::Lost))));
+                self.take_out(now);
+            }
+        }
+    }
+}
+
+impl Accelerator for Device {
+    fn accepts(&mut self, operation: &Operation) -> bool {
+        self.advance();
+        let State::In(link) = &mut self.state else {
+            return false;
+        };
+        if link.probe.is_some() {
+            return false;
+        }
+        match operation {
+            Operation::RsaPrivate { key, .. } => link.has_key(key),
+            Operation::X25519 { .. } | Operation::Ecdh { .. } | Operation::Held { .. } => true,
+            // A signature takes less than its way to the device, where the key is here.
+            Operation::Ecdsa { .. } => false,
+        }
+    }
+
+    fn company(&self, kind: Kind) -> Option<usize> {
+        self.costs.company(self.policy, kind)
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), Request> {
+        let now = Instant::now();
+        let jobs = self.jobs as u64;
+        let State::In(link) = &mut self.state else {
+            return Err(request);
+        };
+        let kind = request.operation.kind();
+        let id = link.flights.next_id();
+        let words = match &request.operation {
+            Operation::RsaPrivate { key, input } => {
+                let Some(handle) = link.handle(key) else {
+                    return Err(request);
+                };
+                wire::write_request(&mut link.slot, id, kind, handle, input.as_slice(), &[])
+            }
+            Operation::Held { key, input, .. } => {
+                wire::write_request(&mut link.slot, id, kind, *key, input.as_slice(), &[])
+            }
+            Operation::X25519 { private, peer } | Operation::Ecdh { private, peer, .. } => {
+                let (private, peer) = (private.as_slice(), peer.as_slice());
+                wire::write_request(&mut link.slot, id, kind, Handle(0), private, peer)
+            }
+            Operation::Ecdsa { .. } => return Err(request),
+        };
+        link.instance.memory.words()[COMPANY].store(jobs, Ordering::Relaxed);
+        match link.push(words) {
+            Ok(true) => {
+                link.flights.add(Some(request.id), kind, now);
+                Ok(())
+            }
+            // A ring that cannot be is found when it is polled.
+            Ok(false) | Err(ring::Corrupt) => Err(request),
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        match &self.state {
+            State::In(link) => link.flights.count(),
+            State::Out { .. } | State::Opening { .. } => 0,
+        }
+    }
+
+    fn poll(&mut self, _moment: Moment, responses: &mut Vec<Response>, counters: &mut Counters) {
+        self.collect(Instant::now(), responses, counters);
+    }
+
+    fn expect(&mut self, jobs: usize) {
+        self.jobs = jobs;
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.watch.as_fd())
+    }
+
+    fn arm(&mut self) -> bool {
+        let State::In(link) = &mut self.state else {
+            return true;
+        };
+        link.is_armed = true;
+        link.instance.own_bell.arm();
+        link.instance.responses.waiting() == Ok(0)
+    }
+}
+
+impl Link {
+    /// Puts the slot into the ring, and wakes the engine if it sleeps.
+    fn push(&mut self, words: usize) -> Result<bool, ring::Corrupt> {
+        let is_pushed = self.instance.requests.push(&self.slot.0[..words])?;
+        if is_pushed && self.instance.engine_bell.must_ring() {
+            event::signal(self.instance.doorbell.as_fd());
+        }
+        Ok(is_pushed)
+    }
+
+    fn collect(
+        &mut self,
+        now: Instant,
+        responses: &mut Vec<Response>,
+        counters: &mut Counters,
+    ) -> io::Result<()> {
+        if self.is_armed || self.flights.count() == 0 {
+            self.is_armed = false;
+            self.instance.own_bell.disarm();
+            event::drain(self.instance.event.as_fd());
+        }
+        let broken = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+        let mut slot = Slot([0; SLOT_WORDS]);
+        let mut came = false;
+        while self
+            .instance
+            .responses
+            .pop(&mut slot.0)
+            .map_err(io::Error::other)?
+        {
+            came = true;
+            let response = wire::read_response(&slot).map_err(io::Error::other)?;
+            if self.probe == Some(response.id) {
+                self.flights.end(response.id);
+                if !probe::is_right(&response.outcome) {
+                    return Err(broken("the device computes wrongly"));
+                }
+                self.probe = None;
+                continue;
+            }
+            let (id, kind) = self
+                .flights
+                .end(response.id)
+                .ok_or_else(|| broken("an answer to nothing"))?;
+            let answer = match response.outcome {
+                Outcome::Computed(output) if output.as_slice().len() == kind.output_bytes() => {
+                    counters.device_operations[kind.index()] += 1;
+                    Answer::Computed(output)
+                }
+                Outcome::Computed(_) => return Err(broken("an answer of another length")),
+                Outcome::Fault => Answer::Software(Reason::Fault),
+                Outcome::Refused => Answer::Software(Reason::NotOffered),
+            };
+            responses.push(answered(id, answer));
+        }
+        // The socket is looked at only if something is expected there, or nothing has come out of the ring, which may be
+        // since the engine has gone.
+        let is_quiet = self.flights.count() == 0 || self.flights.is_old(now);
+        if !self.registering.is_empty() || (!came && is_quiet) {
+            self.read_messages()?;
+        }
+        if self.flights.is_late(now) {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the device is late",
+            ));
+        }
+        Ok(())
+    }
+
+    fn read_messages(&mut self) -> io::Result<()> {
+        loop {
+            let message = match self.connection.receive() {
+                Ok((message, _)) => message,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let address = self.registering.pop_front();
+            let Some(key) = address.and_then(|address| self.keys.get_mut(&address)) else {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "a message that answers nothing",
+                ));
+            };
+            key.state = match message {
+                ToClient::Registered(handle) => Registration::Done(handle),
+                _ => Registration::Refused,
+            };
+        }
+    }
+
+    /// Whether the device has `key`. One that it has never seen is brought there, and until that is done, software has
+    /// to do.
+    fn has_key(&mut self, key: &Arc<PrivateKey>) -> bool {
+        if !self.registering.is_empty() {
+            // What it fails with is found by the next poll.
+            let _ = self.read_messages();
+        }
+        let address = Arc::as_ptr(key).addr();
+        if let Some(key) = self.keys.get(&address) {
+            return matches!(key.state, Registration::Done(_));
+        }
+        let components = key.components();
+        let message = ToEngine::Register(Key::Rsa(components.borrow()));
+        if self.connection.send(&message).is_ok() {
+            let registered = RegisteredKey {
+                _key: key.clone(),
+                state: Registration::Sent,
+            };
+            self.keys.insert(address, registered);
+            self.registering.push_back(address);
+        }
+        false
+    }
+
+    fn handle(&self, key: &Arc<PrivateKey>) -> Option<Handle> {
+        match self.keys.get(&Arc::as_ptr(key).addr())?.state {
+            Registration::Done(handle) => Some(handle),
+            Registration::Sent | Registration::Refused => None,
+        }
+    }
+}
+
+/// The requests in flight, by the names under which the device knows them.
+#[derive(Default)]
+struct Flights {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    /// In the order in which they were submitted; some have ended.
+    order: VecDeque<(Instant, u64)>,
+}
+
+struct Entry {
+    generation: u32,
+    /// Nobody's, for the probe.
+    flight: Option<(Option<RequestId>, Kind)>,
+}
+
+/// A request that is older than this is a reason to see whether the device is still there.
+const OLD: Duration = Duration::from_millis(4);
+
+impl Flights {
+    /// The name that the next request gets.
+    fn next_id(&self) -> u64 {
+        match self.free.last() {
+            Some(index) => id(*index, self.entries[*index as usize].generation),
+            None => id(self.entries.len() as u32, 0),
+        }
+    }
+
+    fn add(&mut self, request: Option<RequestId>, kind: Kind, now: Instant) {
+        let name = self.next_id();
+        let flight = Some((request, kind));
+        match self.free.pop() {
+            Some(index) => self.entries[index as usize].flight = flight,
+            None => self.entries.push(Entry {
+                generation: 0,
+                flight,
+            }),
+        }
+        self.order.push_back((now, name));
+    }
+
+    /// Ends the flight with this name; `None` if there is none, or it was nobody's.
+    fn end(&mut self, name: u64) -> Option<(RequestId, Kind)> {
+        let index = name as u32;
+        let entry = self.entries.get_mut(index as usize)?;
+        if id(index, entry.generation) != name {
+            return None;
+        }
+        let (request, kind) = entry.flight.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(index);
+        while self
+            .order
+            .front()
+            .is_some_and(|(_, name)| !self.flies(*name))
+        {
+            self.order.pop_front();
+        }
+        Some((request?, kind))
+    }
+
+    fn flies(&self, name: u64) -> bool {
+        let index = name as u32;
+        self.entries
+            .get(index as usize)
+            .is_some_and(|entry| entry.flight.is_some() && id(index, entry.generation) == name)
+    }
+
+    fn count(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    fn is_old(&self, now: Instant) -> bool {
+        self.age(now) > OLD
+    }
+
+    fn is_late(&self, now: Instant) -> bool {
+        self.age(now) > LATE
+    }
+
+    fn age(&self, now: Instant) -> Duration {
+        let oldest = self.order.front();
+        oldest.map_or(Duration::ZERO, |(since, _)| {
+            now.saturating_duration_since(*since)
+        })
+    }
+
+    /// Ends all of them.
+    fn drain(&mut self) -> impl Iterator<Item = RequestId> {
+        let entries = std::mem::take(self).entries;
+        entries
+            .into_iter()
+            .filter_map(|entry| entry.flight.and_then(|(request, _)| request))
+    }
+}
+
+fn id(index: u32, generation: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(index)
+}
+
+/// A request to which the answer is known: RFC 7748, section 6.1.
+mod probe {
+    use hex_literal::hex;
+
+    use super::{Handle, Kind, Outcome, Slot, wire};
+
+    const PRIVATE: [u8; 32] =
+        hex!("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a");
+    const PEER: [u8; 32] = hex!("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f");
+    const SECRET: [u8; 32] =
+        hex!("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742");
+
+    pub(super) fn write(slot: &mut Slot, id: u64) -> usize {
+        wire::write_request(slot, id, Kind::X25519, Handle(0), &PRIVATE, &PEER)
+    }
+
+    pub(super) fn is_right(outcome: &Outcome) -> bool {
+        matches!(outcome, Outcome::Computed(secret) if secret.as_slice() == SECRET)
+    }
+}

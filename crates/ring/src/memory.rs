@@ -1,0 +1,131 @@
+//! Memory that two processes map, and that neither can make smaller under the other.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::{Word, Words};
+
+/// Seals without which the other side could have this one killed by shrinking the file.
+const SEALS: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::SEAL);
+
+/// A mapping of shared memory. It is left out of core dumps, and a child process does not have it.
+#[derive(Debug)]
+pub struct Memory {
+    address: NonNull<Word>,
+    words: usize,
+}
+
+impl Memory {
+    /// Makes `words` words, all zero. The descriptor is for the other side.
+    ///
+    /// # Errors
+    /// If the system has no memory or no descriptor for it.
+    pub fn create(words: usize) -> io::Result<(Self, OwnedFd)> {
+        let file = rustix::fs::memfd_create(
+            "slipstream-ring",
+            MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+        )?;
+        rustix::fs::ftruncate(&file, bytes(words) as u64)?;
+        rustix::fs::fcntl_add_seals(&file, SEALS)?;
+        Ok((Self::map(file.as_fd(), words)?, file))
+    }
+
+    /// Maps what the other side has [made](Self::create).
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] if it is not as long as `words` words or could be made shorter; whatever mapping
+    /// fails with.
+    pub fn open(file: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
+        let length = rustix::fs::fstat(file)?.st_size;
+        let is_sealed = rustix::fs::fcntl_get_seals(file)?.contains(SEALS);
+        if u64::try_from(length) != Ok(bytes(words) as u64) || !is_sealed {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("shared memory of {length} bytes, sealed: {is_sealed}"),
+            ));
+        }
+        Self::map(file, words)
+    }
+
+    fn map(file: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice. That another process writes it is no race in this
+        // one, which only looks at it through atomics; that it is as long as `words` is known to both callers.
+        let address = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes(words),
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file,
+                0,
+            )
+        }?;
+        let memory = Self {
+            address: NonNull::new(address.cast())
+                .ok_or_else(|| io::Error::other("a mapping at address zero"))?,
+            words,
+        };
+        for advice in [Advice::LinuxDontFork, Advice::LinuxDontDump] {
+            // SAFETY: the mapping just made, whole; neither advice changes its content.
+            unsafe { rustix::mm::madvise(address, bytes(words), advice) }?;
+        }
+        Ok(memory)
+    }
+}
+
+const fn bytes(words: usize) -> usize {
+    words * size_of::<Word>()
+}
+
+impl Words for Memory {
+    fn words(&self) -> &[Word] {
+        // SAFETY: the mapping is page-aligned, that long, lives as long as `self`, and is only accessed as atomics,
+        // for which any bytes are a value. Its file is sealed, so no page of it can disappear.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `map`, whole, which nothing borrows any more.
+        let _ = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), bytes(self.words)) };
+    }
+}
+
+// SAFETY: a mapping belongs to no thread, and what is in it is atomic.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn both_sides_see_the_same() {
+        let (ours, file) = Memory::create(1000).expect("memory");
+        let theirs = Memory::open(file.as_fd(), 1000).expect("the same memory");
+        ours.words()[999].store(7, Ordering::Relaxed);
+        assert_eq!(theirs.words()[999].load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn nobody_can_shrink_it() {
+        let (_ours, file) = Memory::create(1000).expect("memory");
+        assert!(rustix::fs::ftruncate(&file, 0).is_err());
+        let unsealed = rustix::fs::memfd_create("test", MemfdFlags::ALLOW_SEALING).expect("a file");
+        rustix::fs::ftruncate(&unsealed, 8000).expect("a file of this length");
+        let refused = Memory::open(unsealed.as_fd(), 1000).expect_err("an unsealed file");
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        let refused = Memory::open(file.as_fd(), 999).expect_err("another length");
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+    }
+}

@@ -10,10 +10,10 @@ use std::time::Duration;
 use nginx_sys::{
     ERR_clear_error, EVP_DigestSignInit_ex, EVP_MD_CTX_free, EVP_MD_CTX_new, EVP_MD_fetch,
     EVP_MD_free, EVP_PKEY, EVP_PKEY_is_a, EVP_default_properties_is_fips_enabled,
-    EVP_set_default_properties, NGX_OK, SSL_CERT_SET_FIRST, SSL_CERT_SET_NEXT, SSL_CTX,
-    SSL_CTX_get0_privatekey, nginx_version, ngx_cycle_t, ngx_flag_t, ngx_http_conf_ctx_t,
-    ngx_http_core_main_conf_t, ngx_http_core_module, ngx_http_core_srv_conf_t, ngx_http_module,
-    ngx_int_t, ngx_module_t, ngx_ssl_t, ngx_test_config,
+    EVP_set_default_properties, NGX_ERROR, NGX_OK, SSL_CERT_SET_FIRST, SSL_CERT_SET_NEXT, SSL_CTX,
+    SSL_CTX_get0_privatekey, nginx_version, ngx_conf_t, ngx_cycle_t, ngx_flag_t,
+    ngx_http_conf_ctx_t, ngx_http_core_main_conf_t, ngx_http_core_module, ngx_http_core_srv_conf_t,
+    ngx_http_module, ngx_int_t, ngx_module_t, ngx_ssl_t, ngx_test_config,
 };
 use slipstream_lanes::Backend;
 use slipstream_lanes::rsa::Size;
@@ -23,10 +23,10 @@ use slipstream_offload::policy::{Costs, Policy};
 use slipstream_offload::{Kind, ahead};
 
 use crate::config::{self, ServerConf};
-use crate::directives::{Lanes, Offload};
+use crate::directives::{CoreConf, Lanes, Offload};
 use crate::log::{self, Level};
 use crate::openssl::{OSSL_PROVIDER_add_builtin, OSSL_PROVIDER_load, set_current_cert};
-use crate::{gate, metrics, module};
+use crate::{gate, isolation, metrics, module};
 
 /// What workers find prepared.
 #[derive(Clone, Copy)]
@@ -52,9 +52,10 @@ pub(crate) unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_
         if ngx_test_config != 0 {
             return NGX_OK as ngx_int_t;
         }
+        let token = isolation::adopt();
         let contexts = contexts_of_servers(cycle);
-        let prepared = if contexts.any_enabled {
-            match prepare(cycle, &contexts.tls) {
+        let prepared = if contexts.any_enabled || token.is_some() {
+            match prepare(cycle, &contexts.tls, token) {
                 Ok(prepared) => Some(prepared),
                 Err(reason) => {
                     log::write(
@@ -74,11 +75,49 @@ pub(crate) unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_
     NGX_OK as ngx_int_t
 }
 
+/// Called while a configuration is read, when that of http has been. With `keys isolated`, an error here is one of the
+/// configuration: nginx does not start, or goes on with the old one.
+pub(crate) unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
+    // SAFETY: nginx passes the configuration that is being read; http's has been merged.
+    unsafe {
+        let cycle = (*cf).cycle;
+        let conf = config::core_conf(cycle);
+        if !conf.keys_are_isolated || ngx_test_config != 0 {
+            return NGX_OK as ngx_int_t;
+        }
+        match isolate(cycle, &conf) {
+            Ok(()) => NGX_OK as ngx_int_t,
+            Err(message) => {
+                log::configuration_error(cf, format_args!("\"keys isolated\": {message}"));
+                NGX_ERROR as ngx_int_t
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `cycle` is a cycle of which http's configuration has been read.
+unsafe fn isolate(cycle: *mut ngx_cycle_t, conf: &CoreConf) -> Result<(), String> {
+    let path = conf.device.ok_or("needs a \"device\"")?;
+    let backend = first_backend(choose_backend(conf.lanes)?);
+    slipstream_openssl::set_backend(Some(backend));
+    load_provider()?;
+    // SAFETY: by the caller's promise; the provider has been loaded.
+    unsafe {
+        let contexts = contexts_of_servers(cycle);
+        isolation::isolate(path, &contexts.tls)
+    }
+}
+
 /// Prepares what the workers use, or says in one line why there is nothing to use.
 ///
 /// # Safety
 /// `cycle` is a cycle whose configuration has been read, with `contexts` of its servers.
-unsafe fn prepare(cycle: *mut ngx_cycle_t, contexts: &[*mut SSL_CTX]) -> Result<Prepared, String> {
+unsafe fn prepare(
+    cycle: *mut ngx_cycle_t,
+    contexts: &[*mut SSL_CTX],
+    token: Option<Token>,
+) -> Result<Prepared, String> {
     const KNOWN: [std::ops::Range<u32>; 2] = [1_022_000..1_023_000, 1_028_000..1_029_000];
     if !KNOWN.iter().any(|known| known.contains(&nginx_version)) {
         return Err(format!(
@@ -143,7 +182,7 @@ unsafe fn prepare(cycle: *mut ngx_cycle_t, contexts: &[*mut SSL_CTX]) -> Result<
     Ok(Prepared {
         backend,
         costs,
-        token: None,
+        token,
     })
 }
 

@@ -12,6 +12,7 @@ mod directives;
 mod gate;
 mod handshake;
 mod hold;
+mod isolation;
 mod keys;
 mod log;
 mod metrics;

@@ -122,7 +122,7 @@ static CORE_CONTEXT: Shared<ngx_core_module_t> = Shared(ngx_core_module_t {
 
 static HTTP_CONTEXT: Shared<ngx_http_module_t> = Shared(ngx_http_module_t {
     preconfiguration: None,
-    postconfiguration: None,
+    postconfiguration: Some(keys::postconfiguration),
     create_main_conf: None,
     init_main_conf: None,
     create_srv_conf: Some(config::create_server_conf),

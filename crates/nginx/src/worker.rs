@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use nginx_sys::{
-    NGX_OK, NGX_PROCESS_SINGLE, NGX_PROCESS_WORKER, NGX_USE_CLEAR_EVENT, ngx_cycle_t,
+    NGX_ERROR, NGX_OK, NGX_PROCESS_SINGLE, NGX_PROCESS_WORKER, NGX_USE_CLEAR_EVENT, ngx_cycle_t,
     ngx_event_flags, ngx_http_in_addr_t, ngx_http_in6_addr_t, ngx_http_init_connection,
     ngx_http_port_t, ngx_int_t, ngx_listening_t, ngx_log_t, ngx_process,
 };
@@ -21,6 +21,7 @@ use slipstream_offload::{JobEvent, JobToken, Notification, event};
 use crate::config;
 use crate::directives::{CoreConf, Notify, Offload};
 use crate::handshake::{self, Handshake};
+use crate::isolation;
 use crate::keys::{self, Prepared};
 use crate::log::{self, Level};
 use crate::metrics::{Event, Metrics};
@@ -80,6 +81,15 @@ thread_local! {
 pub(crate) unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int_t {
     // SAFETY: nginx passes the worker's cycle; its globals are written by this thread only.
     unsafe {
+        // Before anything else, and in helper processes of nginx too.
+        if let Err(error) = isolation::wipe() {
+            log::write(
+                (*cycle).log,
+                Level::Emergency,
+                format_args!("isolated keys cannot be wiped from this process: {error}"),
+            );
+            return NGX_ERROR as ngx_int_t;
+        }
         let Some(prepared) = keys::prepared() else {
             return NGX_OK as ngx_int_t;
         };

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use crate::accelerator::{Accelerator, Moment, Request, Response, answered};
 use crate::ahead::Ahead;
 use crate::counters::Counters;
-use crate::pause::{JobToken, Notification, Pause};
+use crate::pause::{JobToken, Never, Notification, Pause};
 use crate::polling::FAILOVER;
 use crate::request::{Answer, Class, Kind, Operation, Reason};
 use crate::slots::{Delivery, RequestId, Slots};
@@ -28,16 +28,16 @@ mod fork;
 pub fn run(operation: Operation, pauser: &dyn Pause) -> Answer {
     let is_held = matches!(operation, Operation::Held { .. });
     let admitted = admits(operation.kind(), pauser);
-    // Who may not pause, although others could, waits where he is.
-    let may_pause = admitted.is_ok() || pauser.admits().is_ok();
+    let here = match mode() {
+        Mode::Synchronous(waiting) => Some(waiting),
+        // Who may not pause waits where he is.
+        Mode::Asynchronous if is_held && pauser.admits().is_err() => Some(Waiting::Spinning),
+        Mode::Asynchronous => None,
+    };
     let answer = if is_held { Ok(()) } else { admitted }
-        .and_then(|()| submit(operation, pauser))
-        .and_then(|ticket| match mode() {
-            Mode::Synchronous(waiting) => wait_synchronously(&ticket, waiting),
-            Mode::Asynchronous if is_held && !may_pause => {
-                wait_synchronously(&ticket, Waiting::Spinning)
-            }
-            Mode::Asynchronous => wait(&ticket, pauser, is_held),
+        .and_then(|()| match here {
+            Some(waiting) => wait_synchronously(&submit(operation, &Never)?, waiting),
+            None => wait(&submit(operation, pauser)?, pauser, is_held),
         })
         .unwrap_or_else(Answer::Software);
     if let Answer::Software(reason) = answer {
@@ -237,10 +237,7 @@ impl Instance {
             return Err(Reason::NotOffered);
         }
         let kind = operation.kind();
-        let notification = match self.mode {
-            Mode::Asynchronous => pauser.notification(),
-            Mode::Synchronous(_) => Notification::ByPauser,
-        };
+        let notification = pauser.notification();
         let id = self
             .slots
             .open(operation.class(), notification)

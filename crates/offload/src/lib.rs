@@ -27,6 +27,7 @@ mod pages;
 pub mod pause;
 pub mod policy;
 pub mod polling;
+pub mod remains;
 pub mod request;
 mod slots;
 mod threaded;

@@ -52,6 +52,15 @@ pub struct Param {
     pub return_size: usize,
 }
 
+/// `OSSL_ITEM`: a number with its text, of an array that ends with the number 0.
+#[repr(C)]
+pub struct Item {
+    /// The number.
+    pub id: c_uint,
+    /// The text, which ends with NUL.
+    pub text: *const c_char,
+}
+
 /// `OSSL_CALLBACK`.
 pub type Callback = unsafe extern "C" fn(params: *const Param, argument: *mut c_void) -> c_int;
 
@@ -109,6 +118,7 @@ const _: () = {
     assert!(offset_of!(Param, data) == 16);
     assert!(offset_of!(Param, data_size) == 24);
     assert!(offset_of!(Param, return_size) == 32);
+    assert!(size_of::<Item>() == 16 && offset_of!(Item, text) == 8);
 };
 
 impl Dispatch {
@@ -126,6 +136,14 @@ impl Algorithm {
         properties: std::ptr::null(),
         implementation: std::ptr::null(),
         description: std::ptr::null(),
+    };
+}
+
+impl Item {
+    /// Ends an array.
+    pub const END: Item = Item {
+        id: 0,
+        text: std::ptr::null(),
     };
 }
 
@@ -148,6 +166,8 @@ pub struct Table<T, const N: usize>(pub [T; N]);
 unsafe impl<const N: usize> Sync for Table<Dispatch, N> {}
 // SAFETY: as above.
 unsafe impl<const N: usize> Sync for Table<Algorithm, N> {}
+// SAFETY: as above; the texts are constants.
+unsafe impl<const N: usize> Sync for Table<Item, N> {}
 // SAFETY: as above; tables of parameters describe types and hold no data pointers.
 unsafe impl<const N: usize> Sync for Table<Param, N> {}
 
@@ -272,6 +292,9 @@ functions! {
     pub struct Core: [read] {
         2 get_params: fn(*const CoreHandle, *mut Param) -> c_int;
         optional:
+        5 new_error: fn(*const CoreHandle);
+        // Handle, reason, format and a `va_list`, which is a pointer in the System V ABI of x86-64.
+        7 vset_error: fn(*const CoreHandle, u32, *const c_char, *mut c_void);
     }
 }
 
@@ -282,6 +305,7 @@ functions! {
         1025 gettable_params: fn(*mut c_void) -> *const Param;
         1026 get_params: fn(*mut c_void, *mut Param) -> c_int;
         1027 query_operation: fn(*mut c_void, c_int, *mut c_int) -> *const Algorithm;
+        1029 get_reason_strings: fn(*mut c_void) -> *const Item;
         1030 get_capabilities:
             fn(*mut c_void, *const c_char, Option<Callback>, *mut c_void) -> c_int;
         optional:

@@ -14,12 +14,15 @@ use slipstream_offload::accelerator::{Moment, WorkerLanes};
 use slipstream_offload::ahead::{self, Ahead, Group, KeyPair};
 use slipstream_offload::fiber::CurrentFiber;
 use slipstream_offload::instance::Instance;
+use slipstream_offload::pause::Never;
 use slipstream_offload::policy::{Costs, Policy};
+use slipstream_offload::request::Operand;
 use slipstream_offload::{Answer, Kind, Notification, Operation, Pause, Reason, fiber, instance};
 
 pub(crate) use slipstream_offload::Output;
 
 use crate::counts::{KEYS_MADE_AHEAD, LANE_OPERATIONS, NONCES_MADE_AHEAD};
+use crate::held::Held;
 use crate::libcrypto::{AsyncWaitCtx, Libcrypto};
 use crate::provider::LoadedRef;
 
@@ -93,6 +96,29 @@ pub(crate) fn compute(
             Some(output)
         }
         Answer::Software(_) => None,
+    }
+}
+
+/// Has the device that holds a private key compute with it. `None` if it does not answer.
+///
+/// No software can stand in for it. So whoever may not be paused waits here, and so does an asynchronous job, which its
+/// server could resume before the device has answered.
+pub(crate) fn ask_device(held: Held, input: Operand) -> Option<Output> {
+    let operation = Operation::Held {
+        kind: held.kind,
+        key: held.handle,
+        input,
+    };
+    let answer = match fiber::current().filter(|fiber| fiber.admits().is_ok()) {
+        Some(fiber) => slipstream_offload::run(operation, &fiber),
+        // Meanwhile others' operations may be computed in lanes, on this stack.
+        None => on_batch_stack(|| slipstream_offload::run(operation, &Never))?,
+    };
+    match answer {
+        Answer::Computed(output) if output.as_slice().len() == held.kind.output_bytes() => {
+            Some(output)
+        }
+        Answer::Computed(_) | Answer::Software(_) => None,
     }
 }
 

@@ -14,6 +14,9 @@
 //! cheaper, the default provider computes it. Key derivation for TLS (TLS13-KDF, HKDF, TLS1-PRF) is
 //! computed here for everybody, since it has a shorter path here.
 //!
+//! A private key can also be [held] by a device: then the key object has only its public half, and no software stands
+//! behind the device.
+//!
 //! # Use
 //! As a library, through `OSSL_PROVIDER_add_builtin` with [`NAME`] and [`provider_init`]. As the
 //! module `slipstream.so`, through `openssl.cnf`:
@@ -57,7 +60,9 @@ mod counts;
 mod curve;
 mod default_provider;
 mod digest;
+mod failure;
 pub mod ffi;
+pub mod held;
 mod job;
 mod kdf;
 mod libcrypto;

@@ -26,6 +26,10 @@ opaque! {
     EvpMd
     /// `EVP_MD_CTX`.
     EvpMdCtx
+    /// `EVP_PKEY`.
+    EvpPkey
+    /// `EVP_PKEY_CTX`.
+    EvpPkeyCtx
     /// `ASYNC_JOB`.
     AsyncJob
     /// `ASYNC_WAIT_CTX`.
@@ -85,6 +89,16 @@ symbols! {
     EVP_DigestInit_ex2 digest_init: fn(*mut EvpMdCtx, *const EvpMd, *const Param) -> c_int;
     EVP_DigestUpdate digest_update: fn(*mut EvpMdCtx, *const c_void, usize) -> c_int;
     EVP_DigestFinal_ex digest_final: fn(*mut EvpMdCtx, *mut u8, *mut c_uint) -> c_int;
+    EVP_PKEY_is_a pkey_is_a: fn(*const EvpPkey, *const c_char) -> c_int;
+    EVP_PKEY_get_params pkey_get_params: fn(*const EvpPkey, *mut Param) -> c_int;
+    EVP_PKEY_CTX_new_from_name pkey_ctx_new_from_name:
+        fn(*mut LibCtx, *const c_char, *const c_char) -> *mut EvpPkeyCtx;
+    EVP_PKEY_CTX_free pkey_ctx_free: fn(*mut EvpPkeyCtx);
+    EVP_PKEY_fromdata_init pkey_fromdata_init: fn(*mut EvpPkeyCtx) -> c_int;
+    EVP_PKEY_fromdata pkey_fromdata:
+        fn(*mut EvpPkeyCtx, *mut *mut EvpPkey, c_int, *mut Param) -> c_int;
+    ERR_set_mark error_set_mark: fn() -> c_int;
+    ERR_pop_to_mark error_pop_to_mark: fn() -> c_int;
     ASYNC_get_current_job async_current_job: fn() -> *mut AsyncJob;
     ASYNC_pause_job async_pause_job: fn() -> c_int;
     ASYNC_get_wait_ctx async_wait_ctx: fn(*mut AsyncJob) -> *mut AsyncWaitCtx;

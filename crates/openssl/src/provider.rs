@@ -12,8 +12,9 @@ use slipstream_offload::Kind;
 use slipstream_offload::policy::{Costs, Policy};
 
 use crate::default_provider::DefaultProvider;
+use crate::failure::{self, Errors};
 use crate::ffi::{
-    self, Algorithm, Callback, CoreHandle, Dispatch, INTEGER, Param, Table, UTF8_PTR,
+    self, Algorithm, Callback, CoreHandle, Dispatch, INTEGER, Item, Param, Table, UTF8_PTR,
 };
 use crate::libcrypto::Libcrypto;
 use crate::param::{Lent, describe, find_mut};
@@ -29,6 +30,7 @@ pub(crate) struct Provider {
 /// What the keys and contexts of one loaded provider share.
 pub(crate) struct Loaded {
     pub(crate) default: DefaultProvider,
+    pub(crate) errors: Errors,
     configuration: Configuration,
     costs: OnceLock<Costs>,
 }
@@ -122,6 +124,12 @@ pub(crate) fn software_cost(kind: Kind) -> Option<Duration> {
     loaded.last()?.default.software_cost(kind)
 }
 
+/// The provider that was loaded last.
+pub(crate) fn last_loaded() -> Option<LoadedRef> {
+    let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    loaded.last().copied()
+}
+
 /// See [`crate::provider_init`].
 ///
 /// # Safety
@@ -202,6 +210,7 @@ impl Loaded {
         let default = DefaultProvider::load(libcrypto)?;
         Ok(Self {
             default,
+            errors: Errors::new(handle, &core),
             configuration,
             costs: OnceLock::new(),
         })
@@ -253,6 +262,7 @@ static PROVIDER: Table<Dispatch, { ffi::Provider::LENGTH }> = ffi::Provider {
     gettable_params,
     get_params,
     query_operation,
+    get_reason_strings,
     get_capabilities,
 }
 .table();
@@ -391,6 +401,10 @@ unsafe extern "C" fn query_operation(
         ffi::OP_ASYM_CIPHER => ASYM_CIPHER.0.as_ptr(),
         _ => std::ptr::null(),
     }
+}
+
+unsafe extern "C" fn get_reason_strings(_context: *mut c_void) -> *const Item {
+    failure::REASONS.0.as_ptr()
 }
 
 unsafe extern "C" fn get_capabilities(

@@ -11,6 +11,7 @@ use super::group::facts;
 use super::key::Key;
 use super::material::{Bytes, Material};
 use super::{Exchange, Family, KeyType, KeyexchTable};
+use crate::failure::Failure;
 use crate::ffi::{self, Param};
 use crate::job;
 use crate::object::{self, DefaultObject, Object};
@@ -192,6 +193,10 @@ unsafe extern "C" fn init(context: *mut c_void, key: *mut c_void, params: *const
     let Some(key) = key.map(Key::material) else {
         return 0;
     };
+    if key.held.is_some() {
+        context.loaded.errors.raise(Failure::NotComputed);
+        return 0;
+    }
     // SAFETY: an array of parameters can be read up to the entry without a key.
     let empty = unsafe { params.as_ref() }.is_none_or(|first| first.key.is_null());
     let private = context.bytes(key).is_some_and(|key| key.private.is_some());

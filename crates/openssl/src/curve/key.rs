@@ -3,15 +3,18 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
 
+use slipstream_offload::Handle;
 use slipstream_offload::ahead::Group;
 
 use super::group::facts;
 use super::material::{self, Bytes, Material};
 use super::{Exchange, Family};
 use crate::counts::{KEYS_WITH_LANES, KEYS_WITHOUT_LANES};
+use crate::failure::Failure;
 use crate::ffi::{Param, SELECT_PRIVATE_KEY, SELECT_PUBLIC_KEY};
+use crate::held::{self, Held};
 use crate::object::{DefaultObject, Object};
-use crate::param::entries_mut;
+use crate::param::{entries_mut, find};
 use crate::provider::LoadedRef;
 
 /// What it consists of can be replaced; whoever has begun to use the key goes on with what it consisted of.
@@ -77,14 +80,40 @@ impl Key {
     /// # Safety
     /// `params` must be null or an array that ends with a null key.
     pub(super) unsafe fn import(&mut self, selection: c_int, params: *const Param) -> c_int {
+        let loaded = self.material.loaded;
+        // SAFETY: the caller's promise.
+        let handle = match unsafe { held::handle(selection, params) } {
+            Ok(handle) => handle,
+            Err(failure) => {
+                loaded.errors.raise(failure);
+                return 0;
+            }
+        };
+        let selected = match handle {
+            Some(_) => held::public_half(selection),
+            None => selection,
+        };
         let imported = self.change(|functions, key| {
             // SAFETY: a key of the default provider; the caller's promise.
-            unsafe { (functions.keymgmt.import)(key, selection, params) }
+            unsafe { (functions.keymgmt.import)(key, selected, params) }
         });
-        if imported == 1 && selection & SELECT_PRIVATE_KEY != 0 {
-            self.prepare_to_sign();
+        match handle {
+            _ if imported != 1 => imported,
+            Some(handle) => {
+                let Some(held) = self.held_by_device(handle) else {
+                    loaded.errors.raise(Failure::NotHeld);
+                    return 0;
+                };
+                self.material = Arc::new(held);
+                1
+            }
+            None => {
+                if selection & SELECT_PRIVATE_KEY != 0 {
+                    self.prepare_to_sign();
+                }
+                1
+            }
         }
-        imported
     }
 
     /// Sets parameters. Answers as OpenSSL does.
@@ -97,11 +126,20 @@ impl Key {
             self.material = Arc::new(Material::from_bytes(self.material.loaded, bytes));
             return 1;
         }
-        self.change(|functions, key| match functions.keymgmt.set_params {
+        // SAFETY: the caller's promise.
+        let is_replaced = unsafe { find(params, c"encoded-pub-key") }.is_some();
+        let held = self.material.held.filter(|_| !is_replaced);
+        let set = self.change(|functions, key| match functions.keymgmt.set_params {
             // SAFETY: a key of the default provider; the caller's promise.
             Some(set) => unsafe { set(key, params) },
             None => 0,
-        })
+        });
+        if let Some(Held { handle, .. }) = held
+            && let Some(held) = self.held_by_device(handle)
+        {
+            self.material = Arc::new(held);
+        }
+        set
     }
 
     /// Answers parameters from what is known here. False if only the default provider can do that.
@@ -126,6 +164,13 @@ impl Key {
         let changed = Material::from_default(material.loaded, material.family, key.clone());
         self.material = Arc::new(changed);
         result
+    }
+
+    /// The default provider's key as the public half of one that a device holds.
+    fn held_by_device(&self, handle: Handle) -> Option<Material> {
+        let Material { loaded, family, .. } = *self.material;
+        let key = self.material.default_key()?.clone();
+        Material::from_default(loaded, family, key).held_by_device(handle)
     }
 
     /// For a private key that will sign many times, once.

@@ -4,7 +4,8 @@ use std::ffi::{c_char, c_int, c_void};
 
 use super::key::Key;
 use super::{Family, KeyType, KeymgmtTable, generation, types};
-use crate::ffi::{self, Callback, OP_KEYEXCH, OP_SIGNATURE, Param};
+use crate::failure::Failure;
+use crate::ffi::{self, Callback, OP_KEYEXCH, OP_SIGNATURE, Param, SELECT_PRIVATE_KEY};
 use crate::object::{self, Object};
 use crate::provider::{LoadedRef, Provider};
 
@@ -39,8 +40,8 @@ pub(super) const fn functions<T: KeyType>() -> KeymgmtTable {
         } else {
             None
         },
-        import_types: Some(types::of::<T>),
-        export_types: Some(types::of::<T>),
+        import_types: Some(types::imported::<T>),
+        export_types: Some(types::exported::<T>),
     }
     .table()
 }
@@ -98,6 +99,7 @@ unsafe extern "C" fn has(key: *const c_void, selection: c_int) -> c_int {
     if let Some(has) = key.has(selection) {
         return c_int::from(has);
     }
+    let selection = key.material().selection(selection);
     let Some((functions, key)) = key.as_default() else {
         return 0;
     };
@@ -113,6 +115,7 @@ unsafe extern "C" fn validate(key: *const c_void, selection: c_int, check: c_int
     if let Some(valid) = key.is_valid(selection) {
         return c_int::from(valid);
     }
+    let selection = key.material().selection(selection);
     let Some((functions, key)) = key.as_default() else {
         return 0;
     };
@@ -122,11 +125,13 @@ unsafe extern "C" fn validate(key: *const c_void, selection: c_int, check: c_int
 
 unsafe extern "C" fn matches(key: *const c_void, other: *const c_void, selection: c_int) -> c_int {
     // SAFETY: the core passes null or our keys.
-    let keys = unsafe { (Key::borrow(key), Key::borrow(other)) };
-    let (Some((functions, key)), Some(other)) = (
-        keys.0.and_then(Key::as_default),
-        keys.1.and_then(Key::default_key),
-    ) else {
+    let (Some(key), Some(other)) = (unsafe { (Key::borrow(key), Key::borrow(other)) }) else {
+        return 0;
+    };
+    // A private key that a device holds is the one that belongs to its public key.
+    let selection = key.material().selection(selection);
+    let selection = other.material().selection(selection);
+    let (Some((functions, key)), Some(other)) = (key.as_default(), other.default_key()) else {
         return 0;
     };
     // SAFETY: keys of the default provider.
@@ -140,8 +145,14 @@ unsafe extern "C" fn export(
     argument: *mut c_void,
 ) -> c_int {
     // SAFETY: the core passes null or one of our keys.
-    let key = unsafe { Key::borrow(key) };
-    let Some((functions, key)) = key.and_then(Key::as_default) else {
+    let Some(key) = (unsafe { Key::borrow(key) }) else {
+        return 0;
+    };
+    if key.material().held.is_some() && selection & SELECT_PRIVATE_KEY != 0 {
+        key.material().loaded.errors.raise(Failure::NotExported);
+        return 0;
+    }
+    let Some((functions, key)) = key.as_default() else {
         return 0;
     };
     // SAFETY: a key of the default provider, and the core's callback with its argument.

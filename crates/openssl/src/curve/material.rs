@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use slipstream_lanes::ec::{self, SigningKey};
 use slipstream_offload::ahead::{Group, KeyPair};
 use slipstream_offload::request::Operand;
+use slipstream_offload::{Handle, Kind};
 
 use super::group::{facts, from_name};
 use super::{Exchange, Family};
@@ -13,6 +14,7 @@ use crate::default_provider::DefaultProvider;
 use crate::ffi::{
     Keymgmt, SELECT_DOMAIN_PARAMETERS, SELECT_KEYPAIR, SELECT_PRIVATE_KEY, SELECT_PUBLIC_KEY,
 };
+use crate::held::{self, Held};
 use crate::object::DefaultObject;
 use crate::param::Lent;
 use crate::provider::LoadedRef;
@@ -147,6 +149,8 @@ pub(super) struct Material {
     read: OnceLock<Option<Bytes>>,
     default: OnceLock<Option<Arc<DefaultObject>>>,
     signing: OnceLock<Option<Arc<SigningKey>>>,
+    /// What stands in place of the private key, if a device holds it.
+    pub(super) held: Option<Held>,
 }
 
 impl Material {
@@ -158,6 +162,7 @@ impl Material {
             read: OnceLock::new(),
             default: OnceLock::new(),
             signing: OnceLock::new(),
+            held: None,
         }
     }
 
@@ -173,6 +178,25 @@ impl Material {
         Self {
             default: OnceLock::from(Some(key)),
             ..Self::unknown(loaded, family)
+        }
+    }
+
+    /// The same public key, of which a device holds the private key. `None` if devices do not hold such keys.
+    pub(super) fn held_by_device(self, handle: Handle) -> Option<Self> {
+        let bytes = self.bytes()?;
+        let kind = Kind::Ecdsa(facts(bytes.group).curve?);
+        bytes.public.as_ref()?;
+        Some(Self {
+            held: Some(Held { kind, handle }),
+            ..self
+        })
+    }
+
+    /// `selection` as the default provider's functions take it for the default provider's key.
+    pub(super) fn selection(&self, selection: c_int) -> c_int {
+        match self.held {
+            Some(_) => held::public_half(selection),
+            None => selection,
         }
     }
 
@@ -235,12 +259,13 @@ impl Material {
         let key = self.default_key()?;
         // SAFETY: a key of the default provider; the copy is ours.
         let copy = unsafe {
-            let copy = (functions.dup)(key.as_ptr(), selection);
+            let copy = (functions.dup)(key.as_ptr(), self.selection(selection));
             DefaultObject::own(copy, functions.free)
         }?;
         let mut copy = Self::from_default(self.loaded, self.family, Arc::new(copy));
         if selection & SELECT_KEYPAIR == SELECT_KEYPAIR {
             copy.signing = self.signing.clone();
+            copy.held = self.held;
         }
         Some(copy)
     }

@@ -1,14 +1,18 @@
 //! ECDSA (FIPS 186-5, section 6.4) with a nonce that has been made ahead, in a job whose server takes part. What is
-//! left to do then takes less time than it would take to pause.
+//! left to do then takes less time than it would take to pause. Or by the device that holds the key.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use slipstream_lanes::ec::{self, Curve, SigningKey};
+use slipstream_lanes::ec::{self, SigningKey};
+use slipstream_offload::Kind;
+use slipstream_offload::request::Operand;
 
 use super::key::Key;
 use crate::default_provider::DefaultProvider;
+use crate::digest;
 use crate::ffi;
+use crate::held::Held;
 use crate::job;
 use crate::object::Object;
 use crate::param::Lent;
@@ -38,6 +42,11 @@ impl Algorithm for Ecdsa {
             .cloned()
     }
 
+    unsafe fn held(key: *const c_void) -> Option<Held> {
+        // SAFETY: the caller's promise.
+        unsafe { Key::borrow(key) }?.material().held
+    }
+
     unsafe fn default_key(key: *const c_void) -> Option<*mut c_void> {
         // SAFETY: the caller's promise.
         unsafe { Key::borrow(key) }?.default_key()
@@ -62,7 +71,7 @@ impl Algorithm for Ecdsa {
         // SAFETY: the caller's promise.
         let usual = unsafe { is_usual(loaded, default, hash) };
         // The default provider wants room for the longest signature.
-        if !usual || signature.len() < longest(curve) {
+        if !usual || signature.len() < longest(curve.bytes()) {
             return None;
         }
         let nonce = job::nonce(loaded, curve)?;
@@ -70,6 +79,26 @@ impl Algorithm for Ecdsa {
         let numbers = &mut numbers[..2 * curve.bytes()];
         ec::sign(key, hash, nonce, numbers).ok()?;
         Some(encode(numbers, signature))
+    }
+
+    unsafe fn input(
+        loaded: LoadedRef,
+        default: *mut c_void,
+        _kind: Kind,
+        hash: &[u8],
+    ) -> Option<Operand> {
+        // SAFETY: the caller's promise.
+        let usual = unsafe { is_usual(loaded, default, hash) };
+        // Of longer input the rest is not looked at: no order is longer than a digest.
+        usual.then(|| Operand::new(&hash[..hash.len().min(digest::LONGEST)]))
+    }
+
+    fn longest(kind: Kind) -> usize {
+        longest(kind.output_bytes() / 2)
+    }
+
+    fn write(output: &[u8], signature: &mut [u8]) -> usize {
+        encode(output, signature)
     }
 }
 
@@ -94,9 +123,9 @@ unsafe fn is_usual(loaded: LoadedRef, context: *mut c_void, hash: &[u8]) -> bool
     read && nonce_type == 0 && !hash.is_empty() && (digest_size == 0 || digest_size == hash.len())
 }
 
-/// The length of the longest signature in bytes.
-fn longest(curve: Curve) -> usize {
-    2 + 2 * (2 + 1 + curve.bytes())
+/// The length in bytes of the longest signature with numbers of `bytes` bytes.
+fn longest(bytes: usize) -> usize {
+    2 + 2 * (2 + 1 + bytes)
 }
 
 /// Writes r and s, of equal length, as `Ecdsa-Sig-Value` (RFC 5480, appendix A, in DER), and returns its length.
@@ -133,10 +162,12 @@ fn length(bytes: usize) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use slipstream_lanes::ec::Curve;
+
     use super::*;
 
     fn encoded(numbers: &[u8]) -> Vec<u8> {
-        let mut signature = vec![0xaa; longest(Curve::P384)];
+        let mut signature = vec![0xaa; longest(48)];
         let length = encode(numbers, &mut signature);
         signature[..length].to_vec()
     }
@@ -154,7 +185,7 @@ mod tests {
     #[test]
     fn the_longest_signature_is_as_long_as_openssl_says() {
         for (curve, bytes) in [(Curve::P256, 72), (Curve::P384, 104)] {
-            assert_eq!(longest(curve), bytes);
+            assert_eq!(longest(curve.bytes()), bytes);
             assert_eq!(encoded(&vec![0xff; 2 * curve.bytes()]).len(), bytes);
         }
     }

@@ -9,16 +9,28 @@ use crate::ffi::{
     SELECT_OTHER_PARAMETERS, SELECT_PRIVATE_KEY, SELECT_PUBLIC_KEY, Table, UNSIGNED_INTEGER,
     UTF8_STRING,
 };
+use crate::held;
 use crate::param::describe;
 
-/// The parameters of keys of `T`; null if nothing is selected.
-pub(super) unsafe extern "C" fn of<T: KeyType>(selection: c_int) -> *const Param {
+/// The parameters with which keys of `T` can be imported; null if nothing is selected.
+pub(super) unsafe extern "C" fn imported<T: KeyType>(selection: c_int) -> *const Param {
+    types::<T>(selection).map_or(std::ptr::null(), <[Param]>::as_ptr)
+}
+
+/// The parameters that can be exported: not the handle of a device's key, which stands first.
+pub(super) unsafe extern "C" fn exported<T: KeyType>(selection: c_int) -> *const Param {
+    let has_handle = T::FAMILY == Family::Ec && selection & SELECT_PRIVATE_KEY != 0;
+    types::<T>(selection).map_or(std::ptr::null(), |types| {
+        types[usize::from(has_handle)..].as_ptr()
+    })
+}
+
+fn types<T: KeyType>(selection: c_int) -> Option<&'static [Param]> {
     match T::FAMILY {
-        Family::X25519 if selection & SELECT_KEYPAIR != 0 => X25519.0.as_ptr(),
-        Family::X25519 => std::ptr::null(),
+        Family::X25519 => (selection & SELECT_KEYPAIR != 0).then_some(&X25519.0),
         Family::Ec => match index(selection) {
-            0 => std::ptr::null(),
-            index => EC[index].0.as_ptr(),
+            0 => None,
+            index => Some(&EC[index].0),
         },
     }
 }
@@ -38,7 +50,8 @@ const PARTS: [c_int; 4] = [
 ];
 
 /// Parameters of keys on curves, each with the place of its part in [`PARTS`].
-const EC_PARAMETERS: [(usize, &CStr, c_uint); 16] = [
+const EC_PARAMETERS: [(usize, &CStr, c_uint); 17] = [
+    (0, held::PARAMETER, UNSIGNED_INTEGER),
     (0, c"priv", UNSIGNED_INTEGER),
     (1, c"pub", OCTET_STRING),
     (2, c"group", UTF8_STRING),

@@ -1,5 +1,5 @@
 //! Encryption and decryption: the default provider's, except that the decryption of TLS 1.2's RSA
-//! key exchange is computed in lanes where it can be paused.
+//! key exchange is computed in lanes where it can be paused, or by the device that holds the key.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -9,8 +9,9 @@ use slipstream_offload::request::Operand;
 use slipstream_offload::{Kind, Operation};
 use zeroize::Zeroizing;
 
-use super::key::Key;
+use super::key::{HeldKey, Key};
 use super::premaster::{self, SECRET_BYTES, Versions};
+use crate::failure::Failure;
 use crate::ffi::{self, Dispatch, Param, RSA_PKCS1_WITH_TLS_PADDING, Table};
 use crate::job;
 use crate::object::{self, DefaultObject, Object};
@@ -22,11 +23,32 @@ struct Context {
     loaded: LoadedRef,
     /// The default provider's context.
     default: DefaultObject,
-    /// The key, while it decrypts and if it has a form for lanes.
-    key: Option<Arc<PrivateKey>>,
+    /// The key, while it decrypts.
+    key: Decryption,
+}
+
+/// What decrypts for TLS.
+#[derive(Clone)]
+enum Decryption {
+    /// The default provider, which decrypts all else as well.
+    Default,
+    /// Lanes, or the default provider.
+    Lanes(Arc<PrivateKey>),
+    /// The device that holds the key, and nobody else.
+    Device(Arc<HeldKey>),
 }
 
 impl Object for Context {}
+
+impl Decryption {
+    fn with(key: &Key) -> Self {
+        match (key.held(), key.lanes()) {
+            (Some(held), _) => Self::Device(held.clone()),
+            (None, Some(lanes)) => Self::Lanes(lanes.clone()),
+            (None, None) => Self::Default,
+        }
+    }
+}
 
 impl Context {
     /// # Safety
@@ -38,7 +60,7 @@ impl Context {
             default: unsafe {
                 DefaultObject::own(default, loaded.default.rsa.asym_cipher.freectx)
             }?,
-            key: None,
+            key: Decryption::Default,
         })
     }
 
@@ -50,7 +72,9 @@ impl Context {
     /// depends on what was decrypted. `None` if the default provider has to do it: it is not such a
     /// decryption, it is publicly invalid, or lanes are not available now.
     fn decrypt_in_lanes(&self, input: &[u8]) -> Option<Zeroizing<[u8; SECRET_BYTES]>> {
-        let key = self.key.as_ref()?;
+        let Decryption::Lanes(key) = &self.key else {
+            return None;
+        };
         // A caller must learn nothing about the bytes beyond their being less than the modulus.
         if input.len() != key.size().bytes() || input >= key.modulus_bytes() {
             return None;
@@ -67,6 +91,25 @@ impl Context {
         })?;
         premaster::select(decrypted.as_slice(), versions?, &mut secret);
         Some(secret)
+    }
+
+    /// As [`Context::decrypt_in_lanes`], by the device. The errors depend on nothing that was decrypted.
+    fn decrypt_at_device(
+        &self,
+        key: &HeldKey,
+        input: &[u8],
+        room: usize,
+    ) -> Result<Zeroizing<[u8; SECRET_BYTES]>, Failure> {
+        let versions = self.tls_versions().ok_or(Failure::NotComputed)?;
+        if room < SECRET_BYTES {
+            return Err(Failure::NoRoom);
+        }
+        let residue = key.residue(input).ok_or(Failure::BadCiphertext)?;
+        let mut secret = Zeroizing::new([0; SECRET_BYTES]);
+        getrandom::fill(&mut *secret).map_err(|_| Failure::NoRandomBytes)?;
+        let decrypted = job::ask_device(key.held, residue).ok_or(Failure::NoAnswer)?;
+        premaster::select(decrypted.as_slice(), versions, &mut secret);
+        Ok(secret)
     }
 
     /// `None` unless it is for TLS.
@@ -143,7 +186,7 @@ unsafe extern "C" fn encrypt_init(
 ) -> c_int {
     // SAFETY: the core passes one of our contexts.
     let context = unsafe { Context::borrow_mut(context) };
-    context.key = None;
+    context.key = Decryption::Default;
     // SAFETY: the core passes null or one of our keys.
     let key = unsafe { Key::borrow(key) }.map_or(std::ptr::null_mut(), Key::default_key);
     let init = context.loaded.default.rsa.asym_cipher.encrypt_init;
@@ -165,7 +208,7 @@ unsafe extern "C" fn decrypt_init(
     // SAFETY: a context and a key of the default provider, and the core's array.
     let initialised = unsafe { init(context.default(), default_key, params) };
     if initialised == 1 {
-        context.key = key.and_then(Key::lanes).cloned();
+        context.key = key.map_or(Decryption::Default, Decryption::with);
     }
     initialised
 }
@@ -182,10 +225,22 @@ unsafe extern "C" fn decrypt(
     let context = unsafe { Context::borrow_mut(context) };
     // SAFETY: the core passes as many bytes as it says.
     let ciphertext = unsafe { ffi::bytes(input, input_length) };
-    if !output.is_null()
-        && room >= SECRET_BYTES
-        && let Some(secret) = ciphertext.and_then(|bytes| context.decrypt_in_lanes(bytes))
-    {
+    let secret = match &context.key {
+        // Only the length is asked for.
+        _ if output.is_null() => None,
+        Decryption::Device(key) => {
+            match context.decrypt_at_device(key, ciphertext.unwrap_or_default(), room) {
+                Ok(secret) => Some(secret),
+                Err(failure) => {
+                    context.loaded.errors.raise(failure);
+                    return 0;
+                }
+            }
+        }
+        _ if room < SECRET_BYTES => None,
+        _ => ciphertext.and_then(|bytes| context.decrypt_in_lanes(bytes)),
+    };
+    if let Some(secret) = secret {
         // SAFETY: the core's buffer, which has room for a secret.
         unsafe {
             output.copy_from_nonoverlapping(secret.as_ptr(), SECRET_BYTES);

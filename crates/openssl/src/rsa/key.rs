@@ -1,27 +1,39 @@
-//! Key management of RSA: the default provider's keys, each with its form for lanes.
+//! RSA keys: the default provider's, each with its form for lanes, or with the handle of a private key that a device
+//! holds.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
 use slipstream_lanes::rsa::{Components, PrivateKey, Size};
 use slipstream_offload::calibration::example_key;
+use slipstream_offload::request::Operand;
+use slipstream_offload::{Handle, Kind};
 use zeroize::Zeroizing;
 
 use crate::counts::{KEYS_WITH_LANES, KEYS_WITHOUT_LANES};
 use crate::default_provider::DefaultProvider;
-use crate::ffi::{
-    self, Callback, Dispatch, Param, SELECT_KEYPAIR, SELECT_PRIVATE_KEY, Table, UNSIGNED_INTEGER,
-};
-use crate::object::{self, DefaultObject, Object};
-use crate::param::{Lent, describe, find};
-use crate::provider::{LoadedRef, Provider};
+use crate::failure::Failure;
+use crate::ffi::{Param, SELECT_KEYPAIR, SELECT_PRIVATE_KEY};
+use crate::held::{self, Held};
+use crate::object::{DefaultObject, Object};
+use crate::param::{Lent, find};
+use crate::provider::LoadedRef;
 
 /// An RSA key as OpenSSL holds it.
 pub(super) struct Key {
-    loaded: LoadedRef,
+    pub(super) loaded: LoadedRef,
     default: DefaultObject,
     /// Made when the key is imported, or when a key from elsewhere first signs or decrypts.
     lanes: OnceLock<Option<Arc<PrivateKey>>>,
+    /// Set if a device has the private key.
+    held: OnceLock<Arc<HeldKey>>,
+}
+
+/// A private key that a device holds.
+pub(super) struct HeldKey {
+    pub(super) held: Held,
+    /// Big-endian.
+    modulus: Box<[u8]>,
 }
 
 impl Object for Key {}
@@ -29,7 +41,23 @@ impl Object for Key {}
 impl Key {
     /// The form for lanes; `None` if the key is public, or not one that lanes can use.
     pub(super) fn lanes(&self) -> Option<&Arc<PrivateKey>> {
+        if self.held().is_some() {
+            return None;
+        }
         self.lanes.get_or_init(|| self.export_to_lanes()).as_ref()
+    }
+
+    /// The handle, if a device has the private key.
+    pub(super) fn held(&self) -> Option<&Arc<HeldKey>> {
+        self.held.get()
+    }
+
+    /// `selection` as the default provider's functions take it for the default provider's key.
+    pub(super) fn selection(&self, selection: c_int) -> c_int {
+        match self.held() {
+            Some(_) => held::public_half(selection),
+            None => selection,
+        }
     }
 
     /// What the default provider's functions take as key.
@@ -41,13 +69,61 @@ impl Key {
     ///
     /// # Safety
     /// As for [`own`].
-    unsafe fn wrap(loaded: LoadedRef, data: *mut c_void) -> Option<Self> {
+    pub(super) unsafe fn wrap(loaded: LoadedRef, data: *mut c_void) -> Option<Self> {
         Some(Self {
             loaded,
             // SAFETY: the caller's promise.
             default: unsafe { own(&loaded.default, data) }?,
             lanes: OnceLock::new(),
+            held: OnceLock::new(),
         })
+    }
+
+    /// Imports what `selection` selects. Answers as OpenSSL does.
+    ///
+    /// # Safety
+    /// `params` must be null or an array that ends with a null key.
+    pub(super) unsafe fn import(&self, selection: c_int, params: *const Param) -> c_int {
+        // SAFETY: the caller's promise.
+        let held = match unsafe { HeldKey::in_params(selection, params) } {
+            Ok(held) => held,
+            Err(failure) => {
+                self.loaded.errors.raise(failure);
+                return 0;
+            }
+        };
+        let selected = match held {
+            Some(_) => held::public_half(selection),
+            None => selection,
+        };
+        let import = self.loaded.default.rsa.keymgmt.import;
+        // SAFETY: a key of the default provider; the caller's promise.
+        let imported = unsafe { import(self.default_key(), selected, params) };
+        if imported == 1 {
+            if let Some(held) = held {
+                self.held.get_or_init(|| Arc::new(held));
+            } else if selection & SELECT_PRIVATE_KEY != 0 {
+                // SAFETY: the caller's promise.
+                self.lanes
+                    .get_or_init(|| unsafe { import_to_lanes(self.loaded, params) });
+            }
+        }
+        imported
+    }
+
+    /// A copy of what `selection` selects.
+    pub(super) fn duplicate(&self, selection: c_int) -> Option<Self> {
+        let duplicate = self.loaded.default.rsa.keymgmt.dup;
+        // SAFETY: a key of the default provider.
+        let mut copy = unsafe {
+            let data = duplicate(self.default_key(), self.selection(selection));
+            Key::wrap(self.loaded, data)
+        }?;
+        if selection & SELECT_PRIVATE_KEY != 0 {
+            copy.lanes = self.lanes.clone();
+            copy.held = self.held.clone();
+        }
+        Some(copy)
     }
 
     fn export_to_lanes(&self) -> Option<Arc<PrivateKey>> {
@@ -64,6 +140,43 @@ impl Key {
         // SAFETY: a key of the default provider; `receive` gets the argument that it expects.
         unsafe { export(self.default_key(), SELECT_KEYPAIR, Some(receive), argument) };
         received.1
+    }
+}
+
+impl HeldKey {
+    /// What `params` name with a handle, if they do.
+    ///
+    /// # Errors
+    /// If a device does not hold such keys.
+    ///
+    /// # Safety
+    /// `params` must be null or an array that ends with a null key.
+    unsafe fn in_params(selection: c_int, params: *const Param) -> Result<Option<Self>, Failure> {
+        // SAFETY: the caller's promise.
+        let (handle, modulus) =
+            unsafe { (held::handle(selection, params)?, big_endian(params, c"n")) };
+        handle
+            .map(|handle| Self::new(handle, &modulus.unwrap_or_default()).ok_or(Failure::NotHeld))
+            .transpose()
+    }
+
+    fn new(handle: Handle, modulus: &[u8]) -> Option<Self> {
+        let zeros = modulus.iter().take_while(|&&byte| byte == 0).count();
+        let modulus = &modulus[zeros..];
+        let bits = 8 * modulus.len() - modulus.first()?.leading_zeros() as usize;
+        let kind = Kind::Rsa(Size::from_bits(bits)?);
+        Some(Self {
+            held: Held { kind, handle },
+            modulus: modulus.into(),
+        })
+    }
+
+    /// The number in `input` as the device takes it; `None` if it is not less than the modulus.
+    pub(super) fn residue(&self, input: &[u8]) -> Option<Operand> {
+        let mut residue = Operand::zeroed(self.modulus.len());
+        let zeros = self.modulus.len().checked_sub(input.len())?;
+        residue.as_mut_slice()[zeros..].copy_from_slice(input);
+        (residue.as_slice() < &*self.modulus).then_some(residue)
     }
 }
 
@@ -146,231 +259,40 @@ unsafe fn big_endian(params: *const Param, name: &CStr) -> Option<Zeroizing<Vec<
     Some(Zeroizing::new(bytes.iter().rev().copied().collect()))
 }
 
-/// The functions of `OSSL_OP_KEYMGMT`.
-pub(crate) static FUNCTIONS: Table<Dispatch, { ffi::Keymgmt::LENGTH }> = ffi::Keymgmt {
-    new,
-    gen_init,
-    gen_set_params,
-    gen_settable_params,
-    generate,
-    gen_cleanup: object::free::<Generation>,
-    free: object::free::<Key>,
-    get_params,
-    gettable_params,
-    has,
-    validate,
-    matches,
-    import,
-    export,
-    dup,
-    gen_set_template: None,
-    set_params: None,
-    settable_params: None,
-    query_operation_name: None,
-    import_types: Some(types),
-    export_types: Some(types),
-}
-.table();
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-unsafe extern "C" fn new(provider: *mut c_void) -> *mut c_void {
-    // SAFETY: the core passes the context of this provider.
-    let Some(loaded) = (unsafe { Provider::loaded(provider) }) else {
-        return std::ptr::null_mut();
-    };
-    // SAFETY: the default provider's own context.
-    object::into_raw(unsafe {
-        let data = (loaded.default.rsa.keymgmt.new)(loaded.default.context);
-        Key::wrap(loaded, data)
-    })
-}
-
-unsafe extern "C" fn dup(key: *const c_void, selection: c_int) -> *mut c_void {
-    // SAFETY: the core passes null or one of our keys.
-    let Some(key) = (unsafe { Key::borrow(key) }) else {
-        return std::ptr::null_mut();
-    };
-    // SAFETY: a key of the default provider.
-    let copy = unsafe {
-        let data = (key.loaded.default.rsa.keymgmt.dup)(key.default_key(), selection);
-        Key::wrap(key.loaded, data)
-    };
-    let Some(mut copy) = copy else {
-        return std::ptr::null_mut();
-    };
-    if selection & SELECT_PRIVATE_KEY != 0 {
-        copy.lanes = key.lanes.clone();
+    fn held(modulus: &[u8]) -> Option<HeldKey> {
+        HeldKey::new(Handle(7), modulus)
     }
-    copy.into_raw()
-}
 
-unsafe extern "C" fn import(key: *mut c_void, selection: c_int, params: *const Param) -> c_int {
-    // SAFETY: the core passes null or one of our keys.
-    let Some(key) = (unsafe { Key::borrow(key) }) else {
-        return 0;
-    };
-    // SAFETY: a key of the default provider, and the core's array.
-    let imported =
-        unsafe { (key.loaded.default.rsa.keymgmt.import)(key.default_key(), selection, params) };
-    if imported == 1 && selection & SELECT_PRIVATE_KEY != 0 {
-        // SAFETY: the core's array.
-        key.lanes
-            .get_or_init(|| unsafe { import_to_lanes(key.loaded, params) });
+    #[test]
+    fn a_device_holds_keys_of_its_sizes_only() {
+        let kind = |modulus: &[u8]| held(modulus).map(|key| key.held.kind);
+        assert_eq!(kind(&[0x80; 256]), Some(Kind::Rsa(Size::Rsa2048)));
+        assert_eq!(
+            kind(&[&[0][..], &[0xff; 512]].concat()),
+            Some(Kind::Rsa(Size::Rsa4096))
+        );
+        assert_eq!(kind(&[0x7f; 256]), None, "one bit less");
+        assert_eq!(kind(&[0x80; 128]), None);
+        assert_eq!(kind(&[]), None);
+        assert_eq!(kind(&[0; 256]), None);
     }
-    imported
-}
 
-unsafe extern "C" fn matches(key: *const c_void, other: *const c_void, selection: c_int) -> c_int {
-    // SAFETY: the core passes null or our keys.
-    let (Some(key), Some(other)) = (unsafe { (Key::borrow(key), Key::borrow(other)) }) else {
-        return 0;
-    };
-    // SAFETY: keys of the default provider.
-    unsafe {
-        (key.loaded.default.rsa.keymgmt.matches)(key.default_key(), other.default_key(), selection)
+    #[test]
+    fn a_residue_is_as_long_as_the_modulus_and_less() {
+        let key = held(&[0x80; 256]).expect("a size");
+        let residue = |input: &[u8]| {
+            key.residue(input)
+                .map(|residue| residue.as_slice().to_vec())
+        };
+        let mut one = vec![0; 256];
+        one[255] = 1;
+        assert_eq!(residue(&[1]), Some(one));
+        assert_eq!(residue(&[0x7f; 256]), Some(vec![0x7f; 256]));
+        assert_eq!(residue(&[0x80; 256]), None, "the modulus");
+        assert_eq!(residue(&[0; 257]), None);
     }
-}
-
-/// Functions that only hand over to the default provider's function of the same name.
-macro_rules! hand_over {
-    ($($name:ident($key:ty, $($argument:ident: $type:ty),*);)*) => {$(
-        unsafe extern "C" fn $name(key: $key, $($argument: $type),*) -> c_int {
-            // SAFETY: the core passes null or one of our keys.
-            let Some(key) = (unsafe { Key::borrow(key) }) else { return 0 };
-            // SAFETY: a key of the default provider, and what the core passes to this function.
-            unsafe { (key.loaded.default.rsa.keymgmt.$name)(key.default_key(), $($argument),*) }
-        }
-    )*};
-}
-
-hand_over! {
-    has(*const c_void, selection: c_int);
-    validate(*const c_void, selection: c_int, check: c_int);
-    export(*mut c_void, selection: c_int, callback: Option<Callback>, argument: *mut c_void);
-    get_params(*mut c_void, params: *mut Param);
-}
-
-unsafe extern "C" fn gettable_params(provider: *mut c_void) -> *const Param {
-    // SAFETY: the core passes the context of this provider.
-    let Some(loaded) = (unsafe { Provider::loaded(provider) }) else {
-        return std::ptr::null();
-    };
-    // SAFETY: the default provider's own context.
-    unsafe { (loaded.default.rsa.keymgmt.gettable_params)(loaded.default.context) }
-}
-
-/// What can be imported and exported. These functions get no context, hence are not handed over.
-static TYPES: Table<Param, 33> = Table([
-    describe(c"n", UNSIGNED_INTEGER),
-    describe(c"e", UNSIGNED_INTEGER),
-    describe(c"d", UNSIGNED_INTEGER),
-    describe(c"rsa-factor1", UNSIGNED_INTEGER),
-    describe(c"rsa-factor2", UNSIGNED_INTEGER),
-    describe(c"rsa-factor3", UNSIGNED_INTEGER),
-    describe(c"rsa-factor4", UNSIGNED_INTEGER),
-    describe(c"rsa-factor5", UNSIGNED_INTEGER),
-    describe(c"rsa-factor6", UNSIGNED_INTEGER),
-    describe(c"rsa-factor7", UNSIGNED_INTEGER),
-    describe(c"rsa-factor8", UNSIGNED_INTEGER),
-    describe(c"rsa-factor9", UNSIGNED_INTEGER),
-    describe(c"rsa-factor10", UNSIGNED_INTEGER),
-    describe(c"rsa-exponent1", UNSIGNED_INTEGER),
-    describe(c"rsa-exponent2", UNSIGNED_INTEGER),
-    describe(c"rsa-exponent3", UNSIGNED_INTEGER),
-    describe(c"rsa-exponent4", UNSIGNED_INTEGER),
-    describe(c"rsa-exponent5", UNSIGNED_INTEGER),
-    describe(c"rsa-exponent6", UNSIGNED_INTEGER),
-    describe(c"rsa-exponent7", UNSIGNED_INTEGER),
-    describe(c"rsa-exponent8", UNSIGNED_INTEGER),
-    describe(c"rsa-exponent9", UNSIGNED_INTEGER),
-    describe(c"rsa-exponent10", UNSIGNED_INTEGER),
-    describe(c"rsa-coefficient1", UNSIGNED_INTEGER),
-    describe(c"rsa-coefficient2", UNSIGNED_INTEGER),
-    describe(c"rsa-coefficient3", UNSIGNED_INTEGER),
-    describe(c"rsa-coefficient4", UNSIGNED_INTEGER),
-    describe(c"rsa-coefficient5", UNSIGNED_INTEGER),
-    describe(c"rsa-coefficient6", UNSIGNED_INTEGER),
-    describe(c"rsa-coefficient7", UNSIGNED_INTEGER),
-    describe(c"rsa-coefficient8", UNSIGNED_INTEGER),
-    describe(c"rsa-coefficient9", UNSIGNED_INTEGER),
-    Param::END,
-]);
-
-unsafe extern "C" fn types(selection: c_int) -> *const Param {
-    if selection & SELECT_KEYPAIR == 0 {
-        std::ptr::null()
-    } else {
-        TYPES.0.as_ptr()
-    }
-}
-
-/// A key generation.
-struct Generation {
-    loaded: LoadedRef,
-    /// The default provider's context.
-    default: DefaultObject,
-}
-
-impl Object for Generation {}
-
-unsafe extern "C" fn gen_init(
-    provider: *mut c_void,
-    selection: c_int,
-    params: *const Param,
-) -> *mut c_void {
-    // SAFETY: the core passes the context of this provider.
-    let Some(loaded) = (unsafe { Provider::loaded(provider) }) else {
-        return std::ptr::null_mut();
-    };
-    // SAFETY: the default provider's own context, and the core's array.
-    let default = unsafe {
-        let functions = &loaded.default.rsa.keymgmt;
-        let context = (functions.gen_init)(loaded.default.context, selection, params);
-        DefaultObject::own(context, functions.gen_cleanup)
-    };
-    object::into_raw(default.map(|default| Generation { loaded, default }))
-}
-
-unsafe extern "C" fn gen_set_params(generation: *mut c_void, params: *const Param) -> c_int {
-    // SAFETY: the core passes null or one of our generations.
-    let Some(generation) = (unsafe { Generation::borrow(generation) }) else {
-        return 0;
-    };
-    let set = generation.loaded.default.rsa.keymgmt.gen_set_params;
-    // SAFETY: a context of the default provider, and the core's array.
-    unsafe { set(generation.default.as_ptr(), params) }
-}
-
-unsafe extern "C" fn gen_settable_params(
-    generation: *mut c_void,
-    provider: *mut c_void,
-) -> *const Param {
-    // SAFETY: the core passes null or one of our generations.
-    let generation = unsafe { Generation::borrow(generation) };
-    let generation = generation.map_or(std::ptr::null_mut(), |known| known.default.as_ptr());
-    // SAFETY: the core passes the context of this provider.
-    let Some(loaded) = (unsafe { Provider::loaded(provider) }) else {
-        return std::ptr::null();
-    };
-    // SAFETY: contexts of the default provider.
-    unsafe { (loaded.default.rsa.keymgmt.gen_settable_params)(generation, loaded.default.context) }
-}
-
-unsafe extern "C" fn generate(
-    generation: *mut c_void,
-    callback: Option<Callback>,
-    argument: *mut c_void,
-) -> *mut c_void {
-    // SAFETY: the core passes null or one of our generations.
-    let Some(generation) = (unsafe { Generation::borrow(generation) }) else {
-        return std::ptr::null_mut();
-    };
-    let loaded = generation.loaded;
-    // SAFETY: a context of the default provider, and the core's callback with its argument.
-    object::into_raw(unsafe {
-        let generate = loaded.default.rsa.keymgmt.generate;
-        Key::wrap(
-            loaded,
-            generate(generation.default.as_ptr(), callback, argument),
-        )
-    })
 }

@@ -1,8 +1,10 @@
-//! RSA: the default provider's, with the private operation in lanes where it can be paused.
+//! RSA: the default provider's, with the private operation in lanes where it can be paused, or at the device that holds
+//! the key.
 
 mod asym_cipher;
 mod encoding;
 mod key;
+mod keymgmt;
 mod premaster;
 mod signature;
 
@@ -17,7 +19,7 @@ use crate::ffi;
 use crate::object::DefaultObject;
 
 pub(crate) use asym_cipher::FUNCTIONS as ASYM_CIPHER;
-pub(crate) use key::FUNCTIONS as KEYMGMT;
+pub(crate) use keymgmt::FUNCTIONS as KEYMGMT;
 
 /// The functions of `OSSL_OP_SIGNATURE`.
 pub(crate) static SIGNATURE: crate::signature::FunctionTable =

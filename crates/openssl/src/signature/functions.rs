@@ -80,7 +80,7 @@ unsafe extern "C" fn dupctx<A: Algorithm>(context: *mut c_void) -> *mut c_void {
     let Some(mut copy) = copy else {
         return std::ptr::null_mut();
     };
-    copy.key = context.key.clone();
+    copy.signer = context.signer.clone();
     if let Some(message) = &context.message {
         copy.message = message.duplicate();
         if copy.message.is_none() {

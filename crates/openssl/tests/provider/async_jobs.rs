@@ -313,7 +313,8 @@ pub fn client_builder() -> SslContextBuilder {
     context
 }
 
-fn certificate(key: &PKey<Private>) -> X509 {
+/// A certificate of `key` that is signed with it.
+pub fn certificate(key: &PKey<Private>) -> X509 {
     let mut name = X509Name::builder().expect("a name");
     name.append_entry_by_text("CN", "test").expect("a name");
     let name = name.build();

@@ -5,6 +5,7 @@ mod common;
 mod configuration;
 mod curves;
 mod digest_sign;
+mod held;
 mod kdf;
 mod memory;
 mod premaster;

@@ -11,13 +11,14 @@ use openssl_sys as sys;
 use slipstream_lanes::Backend;
 use slipstream_openssl::lane_operations;
 
-const SECRET_BYTES: usize = 48;
+/// Bytes of a premaster secret.
+pub const SECRET_BYTES: usize = 48;
 
 /// `RSA_PKCS1_WITH_TLS_PADDING`.
 const TLS_PADDING: c_uint = 7;
 
 /// A context that decrypts as a TLS server does for a client that offered `client`.
-fn tls(key: &PKey<Private>, query: &CStr, client: c_uint, negotiated: c_uint) -> Context {
+pub fn tls(key: &PKey<Private>, query: &CStr, client: c_uint, negotiated: c_uint) -> Context {
     let context = Context::new(key, query).decrypting(&[]);
     let (mut padding, mut client, mut negotiated) = (TLS_PADDING, client, negotiated);
     // SAFETY: names end with NUL and the numbers outlive the call.
@@ -47,7 +48,7 @@ fn integer(name: &'static CStr, value: &mut c_uint) -> sys::OSSL_PARAM {
 }
 
 /// A good block: 00 02, padding, 00, and a secret that begins with `version`.
-fn block(length: usize, version: u16) -> Vec<u8> {
+pub fn block(length: usize, version: u16) -> Vec<u8> {
     let mut block: Vec<u8> = (0..length).map(|index| (index % 251) as u8 | 1).collect();
     block[0] = 0;
     block[1] = 2;
@@ -56,7 +57,8 @@ fn block(length: usize, version: u16) -> Vec<u8> {
     block
 }
 
-fn encrypt(key: &PKey<Private>, block: &[u8]) -> Vec<u8> {
+/// `block` to the power of the public exponent.
+pub fn encrypt(key: &PKey<Private>, block: &[u8]) -> Vec<u8> {
     let mut output = vec![0; key.size()];
     let rsa = key.rsa().expect("an RSA key");
     rsa.public_encrypt(block, &mut output, Padding::NONE)

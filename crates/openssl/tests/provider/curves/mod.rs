@@ -1,7 +1,7 @@
 //! X25519 and NIST curves against OpenSSL's own provider.
 
 mod ecdsa;
-mod evp;
+pub mod evp;
 mod exchange;
 mod handshakes;
 mod keys;

@@ -1,0 +1,312 @@
+//! Remains of secrets in the memory of a process that was forked from one that had them.
+//!
+//! A worker whose private keys are held by a device has been forked from a master that has read them: copies lie
+//! in freed buffers, as numbers, as DER and as PEM. This finds and wipes them, whoever allocated the memory.
+
+use std::io;
+use std::ops::Range;
+
+/// What is looked for: every eight bytes of a secret, as it is, in reverse (the numbers of a little-endian machine), and in
+/// base64.
+pub struct Remains {
+    windows: Mapped,
+}
+
+/// The bytes of a word. Copies of a secret are found by the aligned words in them.
+const WORD: usize = size_of::<u64>();
+
+/// Between two words that were found, what is not longer than this belongs to them: a line of PEM ends there.
+const GAP: usize = 2 * WORD;
+
+impl Remains {
+    /// Looks for `secrets`. What is shorter than a word, or zero, cannot be told from other data.
+    ///
+    /// # Errors
+    /// If the system has no memory.
+    pub fn of<'a>(secrets: impl Iterator<Item = &'a [u8]> + Clone) -> io::Result<Self> {
+        let mut count = 0;
+        secrets
+            .clone()
+            .for_each(|secret| each_window(secret, |_| count += 1));
+        let mut windows = Mapped::new(count)?;
+        let mut places = windows.words_mut().iter_mut();
+        secrets.for_each(|secret| {
+            each_window(secret, |window| {
+                *places.next().expect("as many as were counted") = window;
+            });
+        });
+        windows.words_mut().sort_unstable();
+        Ok(Self { windows })
+    }
+
+    /// Wipes what is found in the private memory of this process that can be written. Returns how many words were.
+    ///
+    /// # Errors
+    /// If `/proc/self/maps` cannot be read.
+    ///
+    /// # Safety
+    /// The process has one thread, and needs none of the secrets any more: they are wiped wherever they are, also where
+    /// they are in use.
+    pub unsafe fn wipe(self) -> io::Result<usize> {
+        let own = self.windows.range();
+        let mut wiped = 0;
+        for range in writable_memory()? {
+            for part in without(range, &own) {
+                let words = part.start.next_multiple_of(WORD)..part.end / WORD * WORD;
+                // SAFETY: mapped for reading and writing, and by the caller's promise nobody else writes it now.
+                // The words may belong to any object of the process; volatile accesses are not moved or merged.
+                wiped += unsafe { self.wipe_words(words) };
+            }
+        }
+        Ok(wiped)
+    }
+
+    /// # Safety
+    /// `words` are aligned addresses of memory that is mapped for reading and writing.
+    unsafe fn wipe_words(&self, words: Range<usize>) -> usize {
+        let mut wiped = 0;
+        let mut last = usize::MAX;
+        for address in words.step_by(WORD) {
+            let word: *mut u64 = std::ptr::with_exposed_provenance_mut(address);
+            // SAFETY: the caller's promise.
+            let value = unsafe { word.read_volatile() };
+            if !self.has(value) {
+                continue;
+            }
+            let start = match address.wrapping_sub(last) {
+                distance if distance <= GAP => last,
+                _ => address,
+            };
+            for address in (start..=address).step_by(WORD) {
+                let word: *mut u64 = std::ptr::with_exposed_provenance_mut(address);
+                // SAFETY: between two words of the caller's.
+                unsafe { word.write_volatile(0) };
+            }
+            wiped += 1;
+            last = address;
+        }
+        wiped
+    }
+
+    fn has(&self, word: u64) -> bool {
+        self.windows.words().binary_search(&word).is_ok()
+    }
+}
+
+/// Calls `f` with every window of every form of `secret`.
+fn each_window(secret: &[u8], mut f: impl FnMut(u64)) {
+    let mut each = |bytes: &mut dyn Iterator<Item = u8>| {
+        let (mut window, mut length) = (0u64, 0);
+        for byte in bytes {
+            // As a little-endian machine reads it.
+            window = window >> 8 | u64::from(byte) << 56;
+            length += 1;
+            if length >= WORD && !is_common(window) {
+                f(window);
+            }
+        }
+    };
+    each(&mut secret.iter().copied());
+    each(&mut secret.iter().rev().copied());
+    for skipped in 0..3 {
+        each(&mut base64(secret.get(skipped..).unwrap_or(&[])));
+    }
+}
+
+/// Whether many words of a process may look like this by chance.
+fn is_common(window: u64) -> bool {
+    let bytes = window.to_le_bytes();
+    let distinct = (0..WORD).filter(|&place| !bytes[..place].contains(&bytes[place]));
+    distinct.count() < 4
+}
+
+/// The whole groups of `bytes` in base64 (RFC 4648, section 4).
+fn base64(bytes: &[u8]) -> impl Iterator<Item = u8> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    bytes.chunks_exact(3).flat_map(|group| {
+        let bits = u32::from(group[0]) << 16 | u32::from(group[1]) << 8 | u32::from(group[2]);
+        [18, 12, 6, 0].map(|shift| ALPHABET[(bits >> shift) as usize & 63])
+    })
+}
+
+/// The private mappings of this process that can be written.
+fn writable_memory() -> io::Result<Vec<Range<usize>>> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    Ok(maps.lines().filter_map(writable).collect())
+}
+
+fn writable(line: &str) -> Option<Range<usize>> {
+    let mut fields = line.split_ascii_whitespace();
+    let (range, permissions) = (fields.next()?, fields.next()?);
+    let (start, end) = range.split_once('-')?;
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    (permissions.starts_with("rw") && permissions.ends_with('p'))
+        .then_some(address(start)?..address(end)?)
+}
+
+/// What is left of `range` without `hole`.
+fn without(range: Range<usize>, hole: &Range<usize>) -> [Range<usize>; 2] {
+    [
+        range.start..range.end.min(hole.start).max(range.start),
+        range.start.max(hole.end).min(range.end)..range.end,
+    ]
+}
+
+/// Words in a mapping of their own: the search leaves it out, and the kernel clears it when it is dropped.
+struct Mapped {
+    address: std::ptr::NonNull<u64>,
+    count: usize,
+}
+
+impl Mapped {
+    fn new(count: usize) -> io::Result<Self> {
+        let bytes = (count * WORD).max(1);
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let address = std::ptr::NonNull::new(address.cast())
+            .ok_or_else(|| io::Error::other("a mapping at address zero"))?;
+        Ok(Self { address, count })
+    }
+
+    fn words(&self) -> &[u64] {
+        // SAFETY: mapped in `new`, as long as that, and borrowed with `self`.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.count) }
+    }
+
+    fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.count) }
+    }
+
+    fn range(&self) -> Range<usize> {
+        let start = self.address.as_ptr().addr();
+        start..start + self.count * WORD
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, whole.
+        unsafe { libc::munmap(self.address.as_ptr().cast(), (self.count * WORD).max(1)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret() -> Vec<u8> {
+        (0..64u8).map(|n| n.wrapping_mul(167) ^ 0x5a).collect()
+    }
+
+    /// Wipes the remains of the secret in `buffer`, which starts at an aligned address.
+    fn wipe(buffer: &mut [u8]) -> usize {
+        let secret = secret();
+        let remains = Remains::of(std::iter::once(&secret[..])).expect("memory");
+        let start = buffer.as_mut_ptr().expose_provenance();
+        assert_eq!(start % WORD, 0);
+        // SAFETY: the buffer, which nobody else uses.
+        unsafe { remains.wipe_words(start..start + buffer.len()) }
+    }
+
+    fn aligned(offset: usize, content: &[u8]) -> Vec<u8> {
+        let mut buffer = vec![0xee; 256];
+        assert_eq!(buffer.as_ptr().addr() % WORD, 0, "as allocators align");
+        buffer[offset..offset + content.len()].copy_from_slice(content);
+        buffer
+    }
+
+    fn contains(buffer: &[u8], content: &[u8]) -> bool {
+        let sixteen = |place: usize| content[place..place + 16].to_vec();
+        (0..content.len() - 16)
+            .any(|place| buffer.windows(16).any(|window| window == sixteen(place)))
+    }
+
+    #[test]
+    fn copies_are_wiped_wherever_they_lie() {
+        let secret = secret();
+        let reversed: Vec<u8> = secret.iter().rev().copied().collect();
+        for offset in 8..16 {
+            for content in [&secret, &reversed] {
+                for part in [&content[..], &content[5..40]] {
+                    let mut buffer = aligned(offset, part);
+                    assert!(wipe(&mut buffer) >= 3);
+                    assert!(!contains(&buffer, part), "at {offset}");
+                    assert_eq!(buffer[..8], [0xee; 8], "what is not the secret's");
+                    assert_eq!(buffer[128..], [0xee; 128]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pem_is_wiped_whatever_comes_before_the_secret() {
+        let secret = secret();
+        for before in 0..3 {
+            let mut der = vec![0x30; before];
+            der.extend(&secret);
+            der.extend([7, 7]);
+            let mut text: Vec<u8> = base64(&der).collect();
+            text.insert(37, b'\n');
+            for offset in 8..16 {
+                let mut buffer = aligned(offset, &text);
+                assert!(wipe(&mut buffer) >= 5);
+                assert!(!contains(&buffer, &text[before * 4 / 3 + 1..][..80]));
+            }
+        }
+    }
+
+    #[test]
+    fn other_data_is_left_alone() {
+        let mut buffer: Vec<u8> = (0..4096).map(|n| (n * n / 7) as u8).collect();
+        let before = buffer.clone();
+        assert_eq!(wipe(&mut buffer), 0);
+        assert_eq!(buffer, before);
+    }
+
+    #[test]
+    fn mappings_are_told_apart() {
+        let private = "7f00-7fff rw-p 00000000 00:00 0   [heap]";
+        assert_eq!(writable(private), Some(0x7f00..0x7fff));
+        assert_eq!(writable("7f00-7fff r--p 00000000 08:01 7 /lib/x"), None);
+        assert_eq!(writable("7f00-7fff rw-s 00000000 00:01 7 /dev/zero"), None);
+        assert_eq!(without(10..20, &(12..15)), [10..12, 15..20]);
+        assert_eq!(without(10..20, &(0..5)), [10..10, 10..20]);
+        assert_eq!(without(10..20, &(30..40)), [10..20, 20..20]);
+    }
+
+    #[test]
+    fn a_forked_process_wipes_what_it_inherited() {
+        let secret = secret();
+        let copies = [secret.clone(), secret.clone()];
+        // SAFETY: the child has one thread, and does not return.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let place = copies[0].as_ptr();
+            let wiped = Remains::of(std::iter::once(&secret[..]))
+                // SAFETY: one thread, which ends here.
+                .and_then(|remains| unsafe { remains.wipe() });
+            // SAFETY: an address of the copy, read past what the compiler knows of it.
+            let first = unsafe { place.cast::<u64>().read_volatile() };
+            // SAFETY: ends the child without running the parent's destructors.
+            unsafe { libc::_exit(i32::from(!(wiped.is_ok_and(|n| n >= 8) && first == 0))) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child made above.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!(status, 0);
+        assert_eq!(copies[0], secret, "the parent's");
+    }
+}

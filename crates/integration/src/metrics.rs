@@ -68,6 +68,16 @@ impl Metrics {
         self.get(&format!("batches_by_fill_total{{lanes=\"{lanes}\"}}"))
     }
 
+    /// Operations computed by a device.
+    pub fn device_operations(&self) -> u64 {
+        self.sum("device_operations_total")
+    }
+
+    /// Operations for which there was no room at first.
+    pub fn retried(&self) -> u64 {
+        self.get("retried_total")
+    }
+
     /// Operations left to OpenSSL's own software for `reason`.
     pub fn software_operations(&self, reason: &str) -> u64 {
         self.get(&format!("software_operations_total{{reason=\"{reason}\"}}"))

@@ -89,6 +89,21 @@ impl Nginx {
         )
     }
 
+    /// What nginx says when it does not start.
+    ///
+    /// # Panics
+    /// If it starts, or cannot be run.
+    pub fn refused(build: Build, configuration: &Configuration) -> String {
+        let scratch = new_directory();
+        let text = configuration.render(build, scratch.path(), unused_address());
+        write_configuration(&scratch, &text);
+        let Output { status, stderr, .. } = supervised(build, scratch.path())
+            .output()
+            .expect("setpriv, of util-linux, can be run");
+        assert!(!status.success(), "nginx has started and stopped");
+        String::from_utf8_lossy(&stderr).into_owned()
+    }
+
     /// The module's figures at this moment.
     ///
     /// # Panics

@@ -1,6 +1,7 @@
 //! What Linux tells about a process, from /proc.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 pub use slipstream_bench::processor::children;
 
@@ -67,4 +68,39 @@ mod tests {
         let grown = anonymous_memory(std::process::id()) - before;
         assert!(grown > memory.len() as u64 / 2, "{grown}");
     }
+}
+
+/// Tells nginx to finish what it has begun, and then to exit.
+///
+/// # Panics
+/// If there is no such process.
+pub fn quit(pid: u32) {
+    crate::nginx::send(pid, rustix::process::Signal::QUIT);
+}
+
+/// All that process `pid` can read of its memory.
+///
+/// # Panics
+/// If this process may not see it.
+pub fn memory(pid: u32) -> Vec<u8> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("a process that can be seen");
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).expect("a process that can be read");
+    let mut all = Vec::new();
+    for line in maps.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        let (range, permissions) = (fields.next().unwrap_or(""), fields.next().unwrap_or(""));
+        let range = range.split_once('-').and_then(|(start, end)| {
+            let address = |text| u64::from_str_radix(text, 16).ok();
+            Some((address(start)?, address(end)?))
+        });
+        let (start, end) = range.expect("a line of maps starts with a range");
+        if permissions.starts_with('r') {
+            let mut part = vec![0; (end - start) as usize];
+            // The kernel's own pages, and devices, cannot be read.
+            if memory.read_exact_at(&mut part, start).is_ok() {
+                all.append(&mut part);
+            }
+        }
+    }
+    all
 }

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use slipstream_bench::processor::process_cpu_time;
-use slipstream_integration::process::{descriptors, is_running};
+use slipstream_integration::process::{descriptors, is_running, quit};
 use slipstream_integration::{
     Authority, Begun, Build, Client, Configuration, KeyType, Nginx, Offer, Stopped, Visitors,
     each_build, eventually, unused_address,
@@ -268,9 +268,4 @@ fn expect_rest(nginx: &Nginx) {
     thread::sleep(WATCHED);
     let used = process_cpu_time(worker).unwrap() - before;
     assert!(used < WATCHED / 20, "used {used:?} for nothing");
-}
-
-fn quit(process: u32) {
-    let process = Pid::from_raw(process.try_into().unwrap()).unwrap();
-    kill_process(process, Signal::QUIT).unwrap();
 }

@@ -145,6 +145,7 @@ impl Site {
                 let report = Load {
                     address: self.address,
                     suite,
+                    resumed_percent: 0,
                     concurrency: CONCURRENCY,
                     limit: Limit::Connections(FULL),
                     behaviour: Behaviour::Request,

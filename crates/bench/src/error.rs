@@ -46,6 +46,16 @@ pub enum Error {
         /// What nginx said about it.
         log: String,
     },
+    /// The engine exited or did not start in time.
+    #[error("the engine ({program} engine) {reason}{}", detail(log))]
+    Engine {
+        /// The executable with the `engine` command.
+        program: PathBuf,
+        /// What happened.
+        reason: String,
+        /// What it said about it.
+        log: String,
+    },
     /// The Slipstream module for this nginx has not been built or installed.
     #[error(
         "the Slipstream module for nginx {version} is missing (looked at {}); build it with `make build`, \

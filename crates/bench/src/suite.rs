@@ -55,6 +55,8 @@ pub enum Group {
     X25519,
     /// P-256, secp256r1 (FIPS 186-4 section D.1.2.3).
     P256,
+    /// P-384, secp384r1 (FIPS 186-4 section D.1.2.4).
+    P384,
 }
 
 /// The type and size of a server's key.
@@ -78,6 +80,13 @@ const AES128_GCM_SHA256: Cipher = Cipher {
 const ECDHE_RSA_AES128_GCM_SHA256: Cipher = Cipher {
     name: "ECDHE-RSA-AES128-GCM-SHA256",
     number: 0xc02f,
+    key_length: 16,
+    hash: Hash::Sha256,
+};
+
+const ECDHE_ECDSA_AES128_GCM_SHA256: Cipher = Cipher {
+    name: "ECDHE-ECDSA-AES128-GCM-SHA256",
+    number: 0xc02b,
     key_length: 16,
     hash: Hash::Sha256,
 };
@@ -114,6 +123,22 @@ pub const SUITES: &[Suite] = &[
         cipher: &ECDHE_RSA_AES128_GCM_SHA256,
         group: Some(Group::P256),
         key: KeyType::Rsa2048,
+    },
+    Suite {
+        name: "tls12-ecdhe-ecdsa-p256",
+        description: "TLS 1.2, P-256 signed with ECDSA P-256, AES-128-GCM",
+        protocol: Protocol::Tls12,
+        cipher: &ECDHE_ECDSA_AES128_GCM_SHA256,
+        group: Some(Group::P256),
+        key: KeyType::EcdsaP256,
+    },
+    Suite {
+        name: "tls12-ecdhe-ecdsa-p384",
+        description: "TLS 1.2, P-384 signed with ECDSA P-384, AES-128-GCM",
+        protocol: Protocol::Tls12,
+        cipher: &ECDHE_ECDSA_AES128_GCM_SHA256,
+        group: Some(Group::P384),
+        key: KeyType::EcdsaP384,
     },
     Suite {
         name: "tls13-rsa2048",
@@ -172,6 +197,7 @@ impl Group {
         match self {
             Group::X25519 => "X25519",
             Group::P256 => "P-256",
+            Group::P384 => "P-384",
         }
     }
 
@@ -180,6 +206,7 @@ impl Group {
         match self {
             Group::X25519 => 0x001d,
             Group::P256 => 0x0017,
+            Group::P384 => 0x0018,
         }
     }
 }

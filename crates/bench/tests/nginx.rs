@@ -117,6 +117,7 @@ fn a_server_that_closes_or_refuses_or_stays_silent_is_counted() {
     let load = Load {
         address: silent.local_addr().unwrap(),
         suite: tls13(),
+        resumed_percent: 0,
         concurrency: 2,
         limit: Limit::Connections(2),
         behaviour: Behaviour::Close,
@@ -283,6 +284,7 @@ fn run(address: SocketAddr, suite: &Suite, behaviour: Behaviour, connections: u6
     Load {
         address,
         suite,
+        resumed_percent: 0,
         concurrency: 4,
         limit: Limit::Connections(connections),
         behaviour,

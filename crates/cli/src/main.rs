@@ -25,6 +25,7 @@ enum Command {
     #[command(subcommand)]
     Bench(Bench),
     Demo(commands::demo::Demo),
+    Engine(commands::engine::EngineCommand),
 }
 
 /// Measure: handshakes of real servers, kernels against libcrypto
@@ -33,6 +34,7 @@ enum Bench {
     Handshake(commands::bench_handshake::BenchHandshake),
     Kernels(commands::bench_kernels::BenchKernels),
     Load(commands::bench_load::BenchLoad),
+    Qtls(commands::bench_qtls::BenchQtls),
 }
 
 fn main() -> ExitCode {
@@ -45,7 +47,9 @@ fn main() -> ExitCode {
             Command::Bench(Bench::Handshake(command)) => command.run(),
             Command::Bench(Bench::Kernels(command)) => command.run(),
             Command::Bench(Bench::Load(command)) => command.run(),
+            Command::Bench(Bench::Qtls(command)) => command.run(),
             Command::Demo(command) => command.run(),
+            Command::Engine(command) => command.run(),
         });
     match result {
         Ok(code) => code,

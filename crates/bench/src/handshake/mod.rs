@@ -225,6 +225,7 @@ impl Experiment {
         let load = Load {
             address: running.addresses[case.suite.name],
             suite: case.suite,
+            resumed_percent: 0,
             concurrency: case.concurrency,
             limit: Limit::Duration {
                 warm_up: WARM_UP,

@@ -44,12 +44,13 @@ pub(super) enum Progress {
 
 impl Connection {
     /// Starts to connect to `address`, with the `number`th source address where there is a choice. `session` is one
-    /// that is no longer used.
+    /// that is no longer used. With `resume` the handshake offers to resume an earlier one's session.
     pub(super) fn open(
         address: SocketAddr,
         number: u32,
         mut session: Session,
         client: &Client<'_>,
+        resume: bool,
     ) -> io::Result<Connection> {
         let started = Instant::now();
         let socket = Socket::new(
@@ -65,7 +66,7 @@ impl Connection {
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
             Err(error) => return Err(error),
         }
-        session.start(client).map_err(io::Error::other)?;
+        session.start(client, resume).map_err(io::Error::other)?;
         Ok(Connection {
             socket: TcpStream::from_std(socket.into()),
             session,
@@ -77,6 +78,11 @@ impl Connection {
     /// When the connection was started.
     pub(super) fn started(&self) -> Instant {
         self.started
+    }
+
+    /// Whether its handshake, which is complete, was an abbreviated one.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.session.is_resumed()
     }
 
     /// The socket, for the event queue.

@@ -8,7 +8,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::connection::{Connection, Progress};
 use super::tls::{Client, Session};
-use super::{Edge, Failures, Limit, Load, Report, Step};
+use super::{Behaviour, Edge, Failures, Limit, Load, Report, Step};
 use crate::Error;
 use crate::cleanup::check_interrupted;
 use crate::processor::thread_cpu_time;
@@ -33,7 +33,9 @@ pub(super) struct Generator<'a> {
     opened: u64,
     draining: bool,
     window: Option<Window>,
+    resumed: u64,
     latency: Histogram<u64>,
+    response: Histogram<u64>,
     failures: Failures,
     buffer: Box<[u8]>,
 }
@@ -48,7 +50,8 @@ impl<'a> Generator<'a> {
     pub(super) fn new(load: &'a Load<'a>) -> Result<Generator<'a>, Error> {
         Ok(Generator {
             load,
-            client: Client::new(load.suite).map_err(Error::openssl("cannot offer this suite"))?,
+            client: Client::new(load.suite, load.resumed_percent > 0)
+                .map_err(Error::openssl("cannot offer this suite"))?,
             poll: Poll::new().map_err(Error::io("cannot create an event queue"))?,
             connections: (0..load.concurrency).map(|_| None).collect(),
             sessions: Vec::with_capacity(load.concurrency),
@@ -57,7 +60,9 @@ impl<'a> Generator<'a> {
             opened: 0,
             draining: false,
             window: None,
-            latency: Histogram::new_with_max(LONGEST_LATENCY, 3).expect("3 digits are allowed"),
+            resumed: 0,
+            latency: empty_histogram(),
+            response: empty_histogram(),
             failures: Failures::default(),
             buffer: vec![0; 16 * 1024].into_boxed_slice(),
         })
@@ -129,7 +134,9 @@ impl<'a> Generator<'a> {
             handshakes: closed.handshakes,
             wall: closed.wall,
             client_cpu: closed.client_cpu,
+            resumed: self.resumed,
             latency: self.latency,
+            response: self.response,
             failures: self.failures,
         })
     }
@@ -193,12 +200,14 @@ impl<'a> Generator<'a> {
             return;
         }
         let number = u32::try_from(self.opened % u64::from(u32::MAX)).expect("reduced");
+        let resume = is_resumed(self.load.resumed_percent, self.opened);
         self.opened += 1;
         let session = self
             .sessions
             .pop()
             .unwrap_or_else(|| Session::new(&self.client));
-        let opened = Connection::open(self.load.address, number, session, &self.client).and_then(
+        let address = self.load.address;
+        let opened = Connection::open(address, number, session, &self.client, resume).and_then(
             |mut connection| {
                 self.poll.registry().register(
                     connection.socket(),
@@ -222,13 +231,15 @@ impl<'a> Generator<'a> {
             match connection.advance(&mut self.client, self.load.behaviour, &mut self.buffer) {
                 Progress::Waiting => return,
                 Progress::HandshakeComplete => {
-                    let latency = connection.started().elapsed();
                     if self.window.is_some() {
-                        let nanoseconds = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-                        self.latency.saturating_record(nanoseconds);
+                        record(&mut self.latency, connection.started());
+                        self.resumed += u64::from(connection.is_resumed());
                     }
                 }
                 Progress::Closed => {
+                    if self.window.is_some() && self.load.behaviour == Behaviour::Request {
+                        record(&mut self.response, connection.started());
+                    }
                     self.end(slot);
                     self.open(slot);
                 }
@@ -280,4 +291,36 @@ struct ClosedWindow {
     handshakes: u64,
     wall: Duration,
     client_cpu: Duration,
+}
+
+/// Whether the `number`th connection, from 0, is among the `percent` of 100 that offer a session, which are spread evenly.
+fn is_resumed(percent: u8, number: u64) -> bool {
+    let before = |number: u64| number * u64::from(percent) / 100;
+    before(number + 1) > before(number)
+}
+
+fn empty_histogram() -> Histogram<u64> {
+    Histogram::new_with_max(LONGEST_LATENCY, 3).expect("3 digits are allowed")
+}
+
+fn record(histogram: &mut Histogram<u64>, started: Instant) {
+    let nanoseconds = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    histogram.saturating_record(nanoseconds);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offers_are_spread_evenly() {
+        let count = |percent| (0..1000).filter(|&at| is_resumed(percent, at)).count();
+        assert_eq!([0, 33, 90, 100].map(count), [0, 330, 900, 1000]);
+        for start in (0..1000).step_by(10) {
+            let full = (start..start + 10).filter(|&at| !is_resumed(90, at));
+            assert_eq!(full.count(), 1);
+        }
+        // The first handshake cannot resume anything.
+        assert!(!is_resumed(90, 0));
+    }
 }

@@ -1,11 +1,11 @@
-//! The load generator: one thread that keeps a number of connections at work on full TLS handshakes.
+//! The load generator: one thread that keeps a number of connections at work on TLS handshakes.
 //!
-//! It is closed-loop: each of its connections connects, completes a full handshake, closes in order (its own
+//! It is closed-loop: each of its connections connects, completes a handshake, closes in order (its own
 //! close_notify and FIN first, then it waits for the server's FIN) and starts again. Waiting for the server's end
 //! matters: a client that closed at once with TLS 1.3 tickets still on the way would make the kernel
 //! answer them with a reset, which a server handles and logs as an error.
 //!
-//! It never resumes a session and never verifies a certificate.
+//! Handshakes are full ones unless [`Load::resumed_percent`] says otherwise. It never verifies a certificate.
 
 mod connection;
 mod generator;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use crate::Error;
-use crate::suite::Suite;
+use crate::suite::{Protocol, Suite};
 
 /// A load on one server.
 #[derive(Debug, Clone)]
@@ -27,6 +27,9 @@ pub struct Load<'a> {
     pub address: SocketAddr,
     /// The only kind of handshake that is offered.
     pub suite: &'a Suite,
+    /// How many of 100 handshakes offer to resume a session, all the same one, with its ticket. In TLS 1.2 alone; 0 is
+    /// for full handshakes. The first ones are full in any case, as there is no session yet.
+    pub resumed_percent: u8,
     /// How many connections are kept at work at a time.
     pub concurrency: usize,
     /// When to stop.
@@ -66,12 +69,17 @@ pub enum Behaviour {
 pub struct Report {
     /// Handshakes completed inside the window.
     pub handshakes: u64,
+    /// How many of them resumed a session.
+    pub resumed: u64,
     /// The length of the window.
     pub wall: Duration,
     /// The CPU time of the load generator inside the window.
     pub client_cpu: Duration,
     /// Time from connect() to the completed handshake in nanoseconds, three significant digits.
     pub latency: Histogram<u64>,
+    /// Time from connect() to the end of the response in nanoseconds, three significant digits. Empty without
+    /// [`Behaviour::Request`].
+    pub response: Histogram<u64>,
     /// What went wrong from the first connection to the last, warm-up and end included.
     pub failures: Failures,
 }
@@ -89,11 +97,24 @@ impl Report {
 
     /// The latency that `quantile` of the handshakes stayed within, in microseconds; not a number if there were none.
     pub fn latency_us(&self, quantile: f64) -> f64 {
-        if self.latency.is_empty() {
-            return f64::NAN;
-        }
-        self.latency.value_at_quantile(quantile) as f64 / 1_000.0
+        quantile_us(&self.latency, quantile)
     }
+}
+
+/// The time in microseconds that `quantile` of a histogram of nanoseconds stayed within; not a number if it is empty.
+pub fn quantile_us(histogram: &Histogram<u64>, quantile: f64) -> f64 {
+    if histogram.is_empty() {
+        return f64::NAN;
+    }
+    histogram.value_at_quantile(quantile) as f64 / 1_000.0
+}
+
+/// The mean of a histogram of nanoseconds in microseconds; not a number if it is empty.
+pub fn mean_us(histogram: &Histogram<u64>) -> f64 {
+    if histogram.is_empty() {
+        return f64::NAN;
+    }
+    histogram.mean() / 1_000.0
 }
 
 /// Connections that failed, by the step in which they did.
@@ -182,7 +203,7 @@ impl Load<'_> {
     /// [`Error::Interrupted`]. Failed connections are no error: they are counted.
     ///
     /// # Panics
-    /// When the concurrency is 0.
+    /// When the concurrency is 0, or sessions of TLS 1.3 are to be resumed.
     pub fn run(&self) -> Result<Report, Error> {
         self.run_observed(|_| Ok(()))
     }
@@ -194,12 +215,16 @@ impl Load<'_> {
     /// Those of [`Load::run`] and of `observe`.
     ///
     /// # Panics
-    /// When the concurrency is 0.
+    /// Those of [`Load::run`].
     pub fn run_observed(
         &self,
         observe: impl FnMut(Edge) -> Result<(), Error>,
     ) -> Result<Report, Error> {
         assert!(self.concurrency > 0, "a load needs a connection");
+        assert!(
+            self.resumed_percent == 0 || self.suite.protocol == Protocol::Tls12,
+            "only sessions of TLS 1.2 are resumed"
+        );
         generator::Generator::new(self)?.run(observe)
     }
 }

@@ -115,7 +115,7 @@ fn parse(path: &Path, text: &str) -> Option<Binary> {
 }
 
 /// What is left of an error log, at most its last lines.
-pub(super) fn last_lines(log: &io::Result<String>) -> String {
+pub(crate) fn last_lines(log: &io::Result<String>) -> String {
     const LINES: usize = 8;
     let Ok(log) = log else {
         return String::new();

@@ -133,7 +133,7 @@ fn write_suite(text: &mut String, suite: &Suite) {
 }
 
 /// A path as nginx's configuration takes it: in quotes, and free of what nginx would interpret within them.
-fn quote(path: &Path) -> Result<String, Error> {
+pub(crate) fn quote(path: &Path) -> Result<String, Error> {
     let usable = path
         .to_str()
         .filter(|path| !path.contains(['"', '\\', '$']) && !path.contains(char::is_control));

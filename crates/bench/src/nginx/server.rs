@@ -3,38 +3,32 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, geteuid, kill_process, kill_process_group,
-    set_parent_process_death_signal, waitid,
-};
+use rustix::process::geteuid;
 
 use super::binary::{command, last_lines, test_configuration};
 use super::{Binary, Configuration, Listener};
 use crate::Error;
-use crate::cleanup::{Registration, Remnant, check_interrupted};
+use crate::child::{ChildGroup, POLL_INTERVAL};
+use crate::cleanup::check_interrupted;
 use crate::processor::{children, process_cpu_time};
 use crate::scratch::ScratchDirectory;
 
 /// How long nginx may take to start: a module may calibrate itself first.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long nginx may take to stop before it is killed.
-const STOP_TIMEOUT: Duration = Duration::from_secs(3);
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// An nginx started for an experiment, in a directory of its own. It is stopped and its directory removed when this
 /// is dropped, and it gets SIGTERM from the kernel should this program die.
 pub struct Server {
     binary: Binary,
-    master: Child,
+    // Before `scratch`: fields are dropped in this order.
+    master: ChildGroup,
     worker: u32,
     scratch: ScratchDirectory,
-    _registration: Registration,
 }
 
 /// What a [`Server`] is made of.
@@ -68,20 +62,14 @@ impl Server {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(standard_error)
-            // A terminal's Ctrl-C is this program's to act on, and stopping can reach all of nginx.
-            .process_group(0);
-        die_with_parent(&mut command);
-        let master = command
-            .spawn()
+            .stderr(standard_error);
+        let master = ChildGroup::spawn(&mut command, None)
             .map_err(Error::file("run", &options.binary.path))?;
-        let registration = Registration::new(Remnant::ProcessGroup(process_id(master.id())));
         let mut server = Server {
             binary: options.binary.clone(),
             master,
             worker: 0,
             scratch,
-            _registration: registration,
         };
         server.await_start(options.listeners)?;
         Ok(server)
@@ -130,7 +118,7 @@ impl Server {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             check_interrupted()?;
-            if self.has_exited() {
+            if self.master.has_exited() {
                 return Err(self.failure("did not start".to_owned()));
             }
             if let [worker] = children(self.master.id())?[..]
@@ -158,32 +146,6 @@ impl Server {
             reason,
             log,
         }
-    }
-
-    /// Whether the master has ended. It is not reaped: its process id, which is also that of its group, stays its
-    /// own until [`Server`] is dropped.
-    fn has_exited(&self) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        // There is no status to wait for if someone else has reaped it.
-        !matches!(waitid(WaitId::Pid(self.group()), options), Ok(None))
-    }
-
-    fn group(&self) -> Pid {
-        process_id(self.master.id())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Errors are ignored: a process that is gone cannot be signalled, and that is what is wanted.
-        let _ = kill_process(self.group(), Signal::TERM);
-        let deadline = Instant::now() + STOP_TIMEOUT;
-        while !self.has_exited() && Instant::now() < deadline {
-            thread::sleep(POLL_INTERVAL);
-        }
-        // Also after an orderly end: a worker outlives a master that crashed.
-        let _ = kill_process_group(self.group(), Signal::KILL);
-        let _ = self.master.wait();
     }
 }
 
@@ -220,20 +182,4 @@ fn write_configuration(
     let path = scratch.file("nginx.conf");
     fs::write(&path, text).map_err(Error::file("write", &path))?;
     Ok(path)
-}
-
-/// Has the kernel send the command SIGTERM when this program dies, however it does.
-fn die_with_parent(command: &mut Command) {
-    // SAFETY: between fork and exec the closure makes one system call (prctl) and neither allocates nor takes a
-    // lock, so the state that other threads may have left their locks in does not matter.
-    unsafe {
-        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));
-    }
-}
-
-fn process_id(id: u32) -> Pid {
-    i32::try_from(id)
-        .ok()
-        .and_then(Pid::from_raw)
-        .expect("the id of a child is positive")
 }

@@ -69,6 +69,7 @@ impl BenchLoad {
         let load = Load {
             address: self.connect,
             suite: self.suite,
+            resumed_percent: 0,
             concurrency: self.concurrency,
             limit: match self.connections {
                 Some(count) => Limit::Connections(count),

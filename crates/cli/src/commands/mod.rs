@@ -3,6 +3,8 @@
 pub mod bench_handshake;
 pub mod bench_kernels;
 pub mod bench_load;
+pub mod bench_qtls;
 pub mod demo;
 pub mod doctor;
+pub mod engine;
 mod options;

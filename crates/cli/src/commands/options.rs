@@ -37,6 +37,22 @@ pub fn seconds(text: &str) -> Result<std::time::Duration, String> {
     }
 }
 
+/// Parses a duration of at most a second: a number and `us` or `ms`.
+pub fn short_time(text: &str) -> Result<std::time::Duration, String> {
+    let unit = text.trim_start_matches(|character: char| character.is_ascii_digit());
+    let number = text.strip_suffix(unit).unwrap_or(text).parse::<u64>();
+    let microseconds = match (number, unit) {
+        (Ok(number), "us") => Some(number),
+        (Ok(number), "ms") => number.checked_mul(1000),
+        (Ok(0), "") => Some(0),
+        _ => return Err("must be a number and us or ms, such as 100us".to_owned()),
+    };
+    match microseconds {
+        Some(number) if number <= 1_000_000 => Ok(std::time::Duration::from_micros(number)),
+        _ => Err("must be at most 1000ms".to_owned()),
+    }
+}
+
 /// The cores of server and load: those asked for, else the first two that this process may use. On a machine with a
 /// single core both share it, which is said on standard error because it spoils the figures.
 pub fn cores(server: Option<usize>, load: Option<usize>) -> Result<(usize, usize), Error> {
@@ -64,6 +80,12 @@ mod tests {
         assert!(seconds("nan").is_err());
         assert!(seconds("1e9").is_err());
         assert_eq!(seconds("0.5").unwrap().as_millis(), 500);
+        for text in ["", "5", "us", "-1us", "1s", "1.5ms", "1001ms", "18446744073709551615ms"] {
+            assert!(short_time(text).is_err(), "{text}");
+        }
+        assert_eq!(short_time("100us").unwrap().as_micros(), 100);
+        assert_eq!(short_time("2ms").unwrap().as_micros(), 2000);
+        assert_eq!(short_time("0").unwrap().as_micros(), 0);
         assert!(positive("0").is_err());
         assert!(positive("x").is_err());
     }

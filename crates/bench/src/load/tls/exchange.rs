@@ -3,10 +3,10 @@
 //! The private key is 1: the public key is then the group's base point, and the secret shared with a server is what
 //! the server has sent, its own public key. For the server the base point is a peer's key like any other. OpenSSL
 //! checks and multiplies it as it does every point (`ecp_nistz256_points_mul` uses its tables for the base point only
-//! where it is asked for a multiple of the generator, not of a point that happens to be the generator; `ossl_x25519`
-//! has no tables at all), and lanes do the same for all points, since they compute in constant time.
+//! where it is asked for a multiple of the generator, not of a point that happens to be the generator; P-384's generic
+//! arithmetic and `ossl_x25519` have no tables at all), and lanes do the same for all points, since they compute in constant time.
 //!
-//! With any other key a client of libcrypto's would spend two scalar multiplications on each connection with P-256, one of
+//! With any other key a client of libcrypto's would spend two scalar multiplications on each connection with a NIST curve, one of
 //! them on checking the server's point, and might well be what is measured.
 
 use super::Failure;
@@ -22,9 +22,8 @@ const X25519_BASE: [u8; 32] = {
 
 /// The form of a point that is sent: both coordinates (RFC 8422 section 5.4.1).
 const UNCOMPRESSED: u8 = 4;
-const P256_COORDINATE: usize = 32;
 /// The base point of P-256 (FIPS 186-4 section D.1.2.3), uncompressed.
-const P256_BASE: [u8; 1 + 2 * P256_COORDINATE] = [
+const P256_BASE: [u8; 65] = [
     0x04, 0x6b, 0x17, 0xd1, 0xf2, 0xe1, 0x2c, 0x42, 0x47, 0xf8, 0xbc, 0xe6, 0xe5, 0x63, 0xa4, 0x40,
     0xf2, 0x77, 0x03, 0x7d, 0x81, 0x2d, 0xeb, 0x33, 0xa0, 0xf4, 0xa1, 0x39, 0x45, 0xd8, 0x98, 0xc2,
     0x96, 0x4f, 0xe3, 0x42, 0xe2, 0xfe, 0x1a, 0x7f, 0x9b, 0x8e, 0xe7, 0xeb, 0x4a, 0x7c, 0x0f, 0x9e,
@@ -32,11 +31,23 @@ const P256_BASE: [u8; 1 + 2 * P256_COORDINATE] = [
     0xf5,
 ];
 
+/// The base point of P-384 (FIPS 186-4 section D.1.2.4), uncompressed.
+const P384_BASE: [u8; 97] = [
+    0x04, 0xaa, 0x87, 0xca, 0x22, 0xbe, 0x8b, 0x05, 0x37, 0x8e, 0xb1, 0xc7, 0x1e, 0xf3, 0x20, 0xad,
+    0x74, 0x6e, 0x1d, 0x3b, 0x62, 0x8b, 0xa7, 0x9b, 0x98, 0x59, 0xf7, 0x41, 0xe0, 0x82, 0x54, 0x2a,
+    0x38, 0x55, 0x02, 0xf2, 0x5d, 0xbf, 0x55, 0x29, 0x6c, 0x3a, 0x54, 0x5e, 0x38, 0x72, 0x76, 0x0a,
+    0xb7, 0x36, 0x17, 0xde, 0x4a, 0x96, 0x26, 0x2c, 0x6f, 0x5d, 0x9e, 0x98, 0xbf, 0x92, 0x92, 0xdc,
+    0x29, 0xf8, 0xf4, 0x1d, 0xbd, 0x28, 0x9a, 0x14, 0x7c, 0xe9, 0xda, 0x31, 0x13, 0xb5, 0xf0, 0xb8,
+    0xc0, 0x0a, 0x60, 0xb1, 0xce, 0x1d, 0x7e, 0x81, 0x9d, 0x7a, 0x43, 0x1d, 0x7c, 0x90, 0xea, 0x0e,
+    0x5f,
+];
+
 /// What every ClientHello and ClientKeyExchange carries.
 pub(super) fn share(group: Group) -> &'static [u8] {
     match group {
         Group::X25519 => &X25519_BASE,
         Group::P256 => &P256_BASE,
+        Group::P384 => &P384_BASE,
     }
 }
 
@@ -44,10 +55,10 @@ pub(super) fn share(group: Group) -> &'static [u8] {
 pub(super) fn shared_secret(group: Group, peer: &[u8]) -> Result<&[u8], Failure> {
     let secret = match group {
         Group::X25519 => (peer.len() == X25519_BASE.len()).then_some(peer),
-        Group::P256 => match peer.split_first() {
+        Group::P256 | Group::P384 => match peer.split_first() {
             // The secret is the x-coordinate (RFC 8446 section 7.4.2, RFC 8422 section 5.10).
-            Some((&UNCOMPRESSED, coordinates)) if peer.len() == P256_BASE.len() => {
-                Some(&coordinates[..P256_COORDINATE])
+            Some((&UNCOMPRESSED, coordinates)) if peer.len() == share(group).len() => {
+                Some(&coordinates[..coordinates.len() / 2])
             }
             _ => None,
         },
@@ -84,24 +95,29 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_p256_comes_to_the_same_secret() {
-        let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).unwrap();
-        let mut context = BigNumContext::new().unwrap();
-        let server = EcKey::generate(&group).unwrap();
-        let mut sent = server
-            .public_key()
-            .to_bytes(&group, PointConversionForm::UNCOMPRESSED, &mut context)
-            .unwrap();
-        let point = EcPoint::from_bytes(&group, share(Group::P256), &mut context).unwrap();
-        let peer = PKey::from_ec_key(EcKey::from_public_key(&group, &point).unwrap()).unwrap();
-        let server = PKey::from_ec_key(server).unwrap();
-        assert_eq!(
-            shared_secret(Group::P256, &sent).unwrap(),
-            derive(&server, &peer)
-        );
-        assert!(shared_secret(Group::P256, &sent[..33]).is_err());
-        sent[0] = 2;
-        assert!(shared_secret(Group::P256, &sent).is_err());
-        assert!(shared_secret(Group::P256, &[]).is_err());
+    fn a_server_with_a_nist_curve_comes_to_the_same_secret() {
+        for (offered, curve) in [
+            (Group::P256, Nid::X9_62_PRIME256V1),
+            (Group::P384, Nid::SECP384R1),
+        ] {
+            let group = EcGroup::from_curve_name(curve).unwrap();
+            let mut context = BigNumContext::new().unwrap();
+            let server = EcKey::generate(&group).unwrap();
+            let mut sent = server
+                .public_key()
+                .to_bytes(&group, PointConversionForm::UNCOMPRESSED, &mut context)
+                .unwrap();
+            let point = EcPoint::from_bytes(&group, share(offered), &mut context).unwrap();
+            let peer = PKey::from_ec_key(EcKey::from_public_key(&group, &point).unwrap()).unwrap();
+            let server = PKey::from_ec_key(server).unwrap();
+            assert_eq!(
+                shared_secret(offered, &sent).unwrap(),
+                derive(&server, &peer)
+            );
+            assert!(shared_secret(offered, &sent[..33]).is_err());
+            sent[0] = 2;
+            assert!(shared_secret(offered, &sent).is_err());
+            assert!(shared_secret(offered, &[]).is_err());
+        }
     }
 }

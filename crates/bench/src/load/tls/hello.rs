@@ -7,7 +7,8 @@ use crate::suite::{KeyType, Protocol, Suite};
 pub(super) const RANDOM_OFFSET: usize = 6;
 pub(super) const RANDOM_LENGTH: usize = 32;
 /// Where the session id stands. A TLS 1.3 client sends one so that middleboxes see what they know (RFC 8446,
-/// appendix D.4), as common clients do; in TLS 1.2 it would ask for resumption.
+/// appendix D.4), as common clients do; in TLS 1.2 it goes with a ticket, and a server that resumes sends it back (RFC 5077
+/// section 3.4).
 pub(super) const SESSION_ID_OFFSET: usize = RANDOM_OFFSET + RANDOM_LENGTH + 1;
 pub(super) const SESSION_ID_LENGTH: usize = 32;
 
@@ -39,14 +40,15 @@ fn signature_schemes(key: KeyType) -> &'static [u16] {
 /// The random value by which a ServerHello says that it asks for another ClientHello (RFC 8446 section 4.1.3).
 const HELLO_RETRY_REQUEST: [u8; 4] = [0xcf, 0x21, 0xad, 0x74];
 
-/// A ClientHello for `suite` that offers tickets, with the random value and the session id left 0.
-pub(super) fn client_hello(suite: &Suite, key_share: &[u8]) -> Vec<u8> {
+/// A ClientHello for `suite` that asks for tickets, with the random value and the session id left 0. In TLS 1.2 it offers
+/// to resume the session of `ticket`, unless that is empty.
+pub(super) fn client_hello(suite: &Suite, key_share: &[u8], ticket: &[u8]) -> Vec<u8> {
     let mut hello = vec![CLIENT_HELLO, 0, 0, 0];
     hello.extend(VERSION_TLS12);
     hello.extend([0; RANDOM_LENGTH]);
     match suite.protocol {
-        Protocol::Tls12 => hello.push(0),
-        Protocol::Tls13 => {
+        Protocol::Tls12 if ticket.is_empty() => hello.push(0),
+        Protocol::Tls12 | Protocol::Tls13 => {
             hello.push(32);
             hello.extend([0; SESSION_ID_LENGTH]);
         }
@@ -55,7 +57,9 @@ pub(super) fn client_hello(suite: &Suite, key_share: &[u8]) -> Vec<u8> {
         hello.extend(suite.cipher.number.to_be_bytes())
     });
     hello.extend([1, 0]); // The null compression, alone.
-    with_length::<2>(&mut hello, |hello| extensions(hello, suite, key_share));
+    with_length::<2>(&mut hello, |hello| {
+        extensions(hello, suite, key_share, ticket);
+    });
     let length = u32::try_from(hello.len() - 4).expect("short").to_be_bytes();
     hello[1..4].copy_from_slice(&length[1..]);
     hello
@@ -64,6 +68,8 @@ pub(super) fn client_hello(suite: &Suite, key_share: &[u8]) -> Vec<u8> {
 /// What a ServerHello says.
 pub(super) struct ServerHello<'a> {
     pub(super) random: &'a [u8],
+    /// The client's own if the server resumes a session of TLS 1.2, and always in TLS 1.3.
+    pub(super) session_id: &'a [u8],
     /// The server's share of the key exchange (TLS 1.3).
     pub(super) key_share: Option<&'a [u8]>,
     pub(super) extended_master_secret: bool,
@@ -78,7 +84,7 @@ impl<'a> ServerHello<'a> {
         if random.starts_with(&HELLO_RETRY_REQUEST) {
             return Err(Failure::Protocol("HelloRetryRequest"));
         }
-        reader.vector::<1>()?;
+        let session_id = reader.vector::<1>()?;
         if reader.number()? != suite.cipher.number {
             return Err(Failure::Protocol("another cipher suite"));
         }
@@ -86,6 +92,7 @@ impl<'a> ServerHello<'a> {
 
         let mut hello = ServerHello {
             random,
+            session_id,
             key_share: None,
             extended_master_secret: false,
         };
@@ -169,7 +176,7 @@ pub(super) fn with_length<const WIDTH: usize>(
     message[start..start + WIDTH].copy_from_slice(low);
 }
 
-fn extensions(hello: &mut Vec<u8>, suite: &Suite, key_share: &[u8]) {
+fn extensions(hello: &mut Vec<u8>, suite: &Suite, key_share: &[u8], ticket: &[u8]) {
     extension(hello, SIGNATURE_ALGORITHMS, |body| {
         with_length::<2>(body, |list| {
             list.extend(
@@ -189,7 +196,7 @@ fn extensions(hello: &mut Vec<u8>, suite: &Suite, key_share: &[u8]) {
             extension(hello, RENEGOTIATION_INFO, |body| body.push(0));
             extension(hello, EC_POINT_FORMATS, |body| body.extend([1, 0]));
             extension(hello, EXTENDED_MASTER_SECRET, |_| ());
-            extension(hello, SESSION_TICKET, |_| ());
+            extension(hello, SESSION_TICKET, |body| body.extend(ticket));
         }
         Protocol::Tls13 => {
             extension(hello, SUPPORTED_VERSIONS, |body| {
@@ -221,8 +228,11 @@ mod tests {
 
     #[test]
     fn the_lengths_of_a_client_hello_add_up() {
-        for suite in SUITES {
-            let hello = client_hello(suite, &[7; 32]);
+        let offers = SUITES
+            .iter()
+            .flat_map(|suite| [(suite, [].as_slice()), (suite, &[8; 200])]);
+        for (suite, ticket) in offers {
+            let hello = client_hello(suite, &[7; 32], ticket);
             let mut reader = Reader(&hello);
             assert_eq!(reader.take(1).unwrap(), [CLIENT_HELLO]);
             let mut body = Reader(reader.vector::<3>().unwrap());

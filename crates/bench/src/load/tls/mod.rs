@@ -1,4 +1,4 @@
-//! A TLS client that does full handshakes and little else, as cheaply as it can.
+//! A TLS client that does handshakes and little else, as cheaply as it can.
 //!
 //! A load generator must cost a fraction of the server it measures. OpenSSL's client costs about as much as the server:
 //! it parses the certificate, builds a chain, verifies signatures, and fetches every algorithm anew. This one does what
@@ -6,7 +6,8 @@
 //! right, which proves the whole transcript and every secret.
 //!
 //! **It is no client for anything but measuring.** It never looks at whom it talks to, and what can be shared between
-//! connections is shared: the ephemeral key 1 ([`exchange`]), one premaster secret per certificate.
+//! connections is shared: the ephemeral key 1 ([`exchange`]), one premaster secret per certificate, one session to
+//! resume.
 //!
 //! It does no I/O: [`Session::receive`] takes what came from the socket, [`Session::outgoing`] is what to send.
 
@@ -14,6 +15,7 @@ mod exchange;
 mod hello;
 mod keys;
 mod record;
+mod resumption;
 mod session;
 mod tls12;
 mod tls13;

@@ -1,5 +1,7 @@
 //! A connection's TLS state, and what the connections of a load share.
 
+use std::rc::Rc;
+
 use openssl::error::ErrorStack;
 use openssl::rand::rand_bytes;
 use openssl::rsa::Padding;
@@ -12,6 +14,7 @@ use super::hello::{
 };
 use super::keys::{Hasher, Value, derive_secret, extract};
 use super::record::{Aead, ContentType, HEADER_LENGTH, MAX_PAYLOAD, Protection, write_plain};
+use super::resumption::{Offer, Resumable};
 use super::tls12::Tls12;
 use super::tls13::Tls13;
 use crate::suite::{Protocol, Suite};
@@ -33,6 +36,8 @@ pub(in crate::load) struct Client<'a> {
     encrypted_premaster: Option<EncryptedPremaster>,
     /// The salt of TLS 1.3's handshake secret, the same for every connection without a pre-shared key.
     pub(super) handshake_salt: Value,
+    keeps_sessions: bool,
+    resumable: Option<Rc<Resumable>>,
 }
 
 /// The premaster secret encrypted to the key of a certificate.
@@ -42,8 +47,11 @@ struct EncryptedPremaster {
 }
 
 impl<'a> Client<'a> {
-    /// A client that offers `suite` alone.
-    pub(in crate::load) fn new(suite: &'a Suite) -> Result<Client<'a>, ErrorStack> {
+    /// A client that offers `suite` alone. If it `keeps_sessions`, those of TLS 1.2 can be resumed.
+    pub(in crate::load) fn new(
+        suite: &'a Suite,
+        keeps_sessions: bool,
+    ) -> Result<Client<'a>, ErrorStack> {
         let mut premaster = [0; PREMASTER_LENGTH];
         rand_bytes(&mut premaster)?;
         premaster[..2].copy_from_slice(&[3, 3]);
@@ -55,11 +63,29 @@ impl<'a> Client<'a> {
         Ok(Client {
             suite,
             aead: Aead::new(suite)?,
-            hello: client_hello(suite, suite.group.map_or(&[], share)),
+            hello: client_hello(suite, suite.group.map_or(&[], share), &[]),
             premaster,
             encrypted_premaster: None,
             handshake_salt: derive_secret(hash, &early, "derived", &empty),
+            keeps_sessions,
+            resumable: None,
         })
+    }
+
+    /// Whether a full handshake that offered a session, or did not, is to leave one behind. One session serves all
+    /// connections until the server refuses it.
+    pub(super) fn needs_session(&self, offered: bool) -> bool {
+        self.keeps_sessions && (offered || self.resumable.is_none())
+    }
+
+    #[cfg(test)]
+    pub(super) fn session(&self) -> Option<Rc<Resumable>> {
+        self.resumable.clone()
+    }
+
+    /// Offers this session from now on.
+    pub(super) fn keep_session(&mut self, session: Resumable) {
+        self.resumable = Some(Rc::new(session));
     }
 
     /// Our share of the key exchange and the secret that it makes with the server's.
@@ -118,6 +144,8 @@ pub(super) struct Channel {
     pub(super) reading: Option<Protection>,
     pub(super) writing: Option<Protection>,
     pub(super) complete: bool,
+    /// Whether the server has resumed the session that was offered.
+    pub(super) resumed: bool,
 }
 
 enum State {
@@ -131,7 +159,7 @@ impl Session {
             incoming: Vec::new(),
             messages: Vec::new(),
             data: Vec::new(),
-            state: State::new(client.suite.protocol),
+            state: State::new(client.suite.protocol, None),
             closed_by_peer: false,
             channel: Channel {
                 outgoing: Vec::new(),
@@ -140,16 +168,21 @@ impl Session {
                 reading: None,
                 writing: None,
                 complete: false,
+                resumed: false,
             },
         }
     }
 
-    /// Begins a handshake: the ClientHello is then [`Session::outgoing`].
-    pub(in crate::load) fn start(&mut self, client: &Client<'_>) -> Result<(), Failure> {
+    /// Begins a handshake: the ClientHello is then [`Session::outgoing`]. With `resume` it offers to resume a session, if
+    /// there is one.
+    pub(in crate::load) fn start(
+        &mut self,
+        client: &Client<'_>,
+        resume: bool,
+    ) -> Result<(), Failure> {
         self.incoming.clear();
         self.messages.clear();
         self.data.clear();
-        self.state = State::new(client.suite.protocol);
         self.closed_by_peer = false;
 
         let mut fresh = [0; RANDOM_LENGTH + SESSION_ID_LENGTH];
@@ -160,16 +193,24 @@ impl Session {
         channel.reading = None;
         channel.writing = None;
         channel.complete = false;
+        channel.resumed = false;
         channel.client_random.copy_from_slice(random);
         channel.transcript = Hasher::new(client.suite.cipher.hash);
 
-        write_plain(ContentType::Handshake, &client.hello, &mut channel.outgoing);
+        let session = client.resumable.as_ref().filter(|_| resume);
+        let hello = session.map_or(&client.hello, |session| &session.hello);
+        write_plain(ContentType::Handshake, hello, &mut channel.outgoing);
         let hello = &mut channel.outgoing[HEADER_LENGTH..];
         hello[RANDOM_OFFSET..][..RANDOM_LENGTH].copy_from_slice(random);
-        if client.suite.protocol == Protocol::Tls13 {
+        if client.suite.protocol == Protocol::Tls13 || session.is_some() {
             hello[SESSION_ID_OFFSET..][..SESSION_ID_LENGTH].copy_from_slice(session_id);
         }
         channel.transcript.update(hello);
+        let offer = session.map(|session| Offer {
+            session: Rc::clone(session),
+            session_id: session_id.try_into().expect("its own length"),
+        });
+        self.state = State::new(client.suite.protocol, offer);
         Ok(())
     }
 
@@ -209,6 +250,11 @@ impl Session {
     /// Whether the handshake is complete, the server's Finished message checked.
     pub(in crate::load) fn is_complete(&self) -> bool {
         self.channel.complete
+    }
+
+    /// Whether the handshake is an abbreviated one.
+    pub(in crate::load) fn is_resumed(&self) -> bool {
+        self.channel.resumed
     }
 
     /// The application data received so far.
@@ -303,9 +349,9 @@ impl Session {
 }
 
 impl State {
-    fn new(protocol: Protocol) -> State {
+    fn new(protocol: Protocol, offer: Option<Offer>) -> State {
         match protocol {
-            Protocol::Tls12 => State::Tls12(Tls12::default()),
+            Protocol::Tls12 => State::Tls12(Tls12::new(offer)),
             Protocol::Tls13 => State::Tls13(Tls13::default()),
         }
     }

@@ -1,0 +1,186 @@
+//! `slipstream bench qtls`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use slipstream_bench::nginx::{Binary, find_module};
+use slipstream_bench::qtls::{Configuration, Device, Experiment, Figure, Row, write_report};
+
+use super::options;
+use crate::output;
+
+/// Repeat the experiments of the QTLS paper (PPoPP 2019, section 5)
+///
+/// nginx's only worker has a core to itself; the load generator shares another with the engine that stands in the place of
+/// the paper's QAT card. Servers and engines are this command's own: they are started afresh for each measurement, on
+/// loopback, with throw-away keys, and nothing of them stays. In every round each configuration is measured once, and
+/// the ratios are taken within the round.
+///
+/// SW is a stock nginx; QAT+S, QAT+A, QAT+AH and QTLS offload as the paper's configurations of these names do; idle and
+/// hybrid are ours. mean and p50 are times from connect() to the completed handshake, in figure 11 to the end of the
+/// response. Not reproduced: figure 10 (bulk transfer) and the number of workers (the paper's HT axis).
+///
+/// Exits with 1 if any connection failed, after printing all there is.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  slipstream bench qtls --out results
+  slipstream bench qtls --figure 7,8 --rounds 5 --seconds 2 --json rows.json
+  slipstream bench qtls --figure 7 --device lanes --configuration SW,idle
+  slipstream bench qtls --figure 9 --configuration SW      a stock nginx alone: needs neither module nor engine")]
+pub struct BenchQtls {
+    /// The figures of the paper
+    #[arg(long, value_delimiter = ',', value_parser = figure(), default_value = "7,8,9,11,12")]
+    figure: Vec<Figure>,
+    /// The configurations [default: all that a figure has]
+    #[arg(long, value_delimiter = ',', value_parser = configuration())]
+    configuration: Vec<Configuration>,
+    /// Where operations are offloaded to
+    #[arg(long, value_parser = device(), default_value = "paced")]
+    device: Device,
+    /// Connections at work at a time, in the figures that are not about concurrency
+    #[arg(long, value_parser = options::positive, default_value = "64")]
+    concurrency: usize,
+    /// Length of one measurement
+    #[arg(long, value_name = "SECONDS", value_parser = options::seconds, default_value = "1")]
+    seconds: Duration,
+    /// How many times to measure everything
+    #[arg(long, value_parser = options::positive, default_value = "3")]
+    rounds: usize,
+    /// Write rows.json, a plot for each figure and report.html to this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Write machine, rows and summary to this file as JSON (- for standard output, without the table)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The nginx executable [default: the installed one]
+    #[arg(long, value_name = "FILE")]
+    nginx: Option<PathBuf>,
+    /// The Slipstream module for it [default: the one built beside this program, else the installed one]
+    #[arg(long, value_name = "FILE")]
+    module: Option<PathBuf>,
+    /// Core of the server's worker [default: the first]
+    #[arg(long, value_name = "CORE")]
+    server_core: Option<usize>,
+    /// Core of the load generator and the engine [default: the second]
+    #[arg(long, value_name = "CORE")]
+    load_core: Option<usize>,
+}
+
+impl BenchQtls {
+    /// Runs the command.
+    pub fn run(&self) -> anyhow::Result<ExitCode> {
+        let experiment = self.experiment()?;
+        let total = experiment.measurements();
+        let mut done = 0;
+        let outcome = experiment.run(|row| {
+            done += 1;
+            print_progress(done, total, row);
+        })?;
+        if let Some(directory) = &self.out {
+            for path in write_report(&outcome, directory)? {
+                eprintln!("wrote {}", path.display());
+            }
+        }
+        if let Some(path) = &self.json {
+            output::write_json(path, &outcome)?;
+        }
+        if !output::is_standard_output(self.json.as_deref()) {
+            print!("{outcome}");
+        }
+        Ok(match outcome.errors() {
+            0 => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
+        })
+    }
+
+    fn experiment(&self) -> anyhow::Result<Experiment> {
+        let nginx = Binary::find(self.nginx.as_deref())?;
+        let configurations = match &self.configuration[..] {
+            [] => Configuration::ALL.to_vec(),
+            chosen => chosen.to_vec(),
+        };
+        let module = if configurations == [Configuration::Software] {
+            None
+        } else {
+            Some(find_module(&nginx, self.module.as_deref())?)
+        };
+        let (server_core, load_core) = options::cores(self.server_core, self.load_core)?;
+        Ok(Experiment {
+            nginx,
+            module,
+            engine_program: std::env::current_exe()
+                .context("cannot find this program, which is the engine too")?,
+            device: self.device,
+            figures: self.figure.clone(),
+            configurations,
+            concurrency: self.concurrency,
+            window: self.seconds,
+            rounds: self.rounds,
+            server_core,
+            load_core,
+        })
+    }
+}
+
+/// Parses the number of a figure.
+fn figure() -> impl TypedValueParser<Value = Figure> {
+    let numbers = Figure::ALL
+        .map(|figure| PossibleValue::new(number_name(figure.number())).help(figure.title()));
+    PossibleValuesParser::new(numbers).map(|number| {
+        let number = number.parse().expect("the possible values are numbers");
+        Figure::find(number).expect("clap has found it among the figures")
+    })
+}
+
+/// clap takes names that live as long as the program.
+fn number_name(number: u8) -> &'static str {
+    match number {
+        7 => "7",
+        8 => "8",
+        9 => "9",
+        11 => "11",
+        _ => "12",
+    }
+}
+
+/// Parses the name of a configuration.
+fn configuration() -> impl TypedValueParser<Value = Configuration> {
+    let names = Configuration::ALL.map(|configuration| {
+        PossibleValue::new(configuration.name())
+            .help(configuration.directives().unwrap_or("(a stock nginx)"))
+    });
+    PossibleValuesParser::new(names)
+        .map(|name| Configuration::find(&name).expect("clap has found it among the names"))
+}
+
+/// Parses the name of a device.
+fn device() -> impl TypedValueParser<Value = Device> {
+    let names =
+        Device::ALL.map(|device| PossibleValue::new(device.name()).help(device.description()));
+    PossibleValuesParser::new(names)
+        .map(|name| Device::find(&name).expect("clap has found it among the names"))
+}
+
+/// A line on standard error for every measurement.
+fn print_progress(done: usize, total: usize, row: &Row) {
+    eprintln!(
+        "{done}/{total} round {}, figure {}: {:<24} {:>3}% resumed, {:>3} connections, {:<9} {:>7.0} handshakes/s, \
+         {:>6.0} us worker CPU, mean {:>6.0} us, load {:.2} + engine {:.2} of a core, {} errors",
+        row.round,
+        row.figure,
+        row.suite,
+        row.resumed_percent,
+        row.concurrency,
+        row.configuration,
+        row.handshakes_per_s,
+        row.server_cpu_us,
+        row.mean_us,
+        row.client_share,
+        row.engine_share.unwrap_or(0.0),
+        row.errors,
+    );
+}

@@ -1,0 +1,214 @@
+//! What a client says on its connection, and what it is answered.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Weak};
+
+use arrayvec::ArrayVec;
+use rustix::net::{RecvFlags, Shutdown};
+use slipstream_offload::device::message::{MESSAGE_BYTES, ToClient, ToEngine, Token};
+use slipstream_offload::device::socket;
+use zeroize::Zeroizing;
+
+use crate::Shared;
+use crate::counters::count;
+use crate::instance::{Instance, Terms};
+use crate::session::Session;
+
+/// A client's connection. Dropping it ends the client's instance.
+pub(crate) struct Connection {
+    socket: Arc<OwnedFd>,
+    session: Option<Arc<Session>>,
+    instance: Option<Arc<Instance>>,
+    shared: Arc<Shared>,
+}
+
+/// Sessions that can be joined.
+pub(crate) type Sessions = Vec<Weak<Session>>;
+
+/// Whether a connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It does.
+    Open,
+    /// It is to be closed.
+    Close,
+}
+
+struct Reply {
+    message: ToClient,
+    descriptors: ArrayVec<OwnedFd, 3>,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: OwnedFd, shared: Arc<Shared>) -> Self {
+        Self {
+            socket: Arc::new(socket),
+            session: None,
+            instance: None,
+            shared,
+        }
+    }
+
+    /// Receives a message and answers it.
+    pub(crate) fn serve(&mut self, sessions: &mut Sessions) -> Next {
+        let packet = match receive(&self.socket) {
+            Ok(Some(packet)) => packet,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::Open,
+            Ok(None) | Err(_) => return Next::Close,
+        };
+        let message = match ToEngine::read(&packet) {
+            Ok(message) => message,
+            Err(error) => {
+                count(&self.shared.counters.malformed_messages);
+                let _ = self.send(Reply::from(ToClient::Refused(error.to_string())));
+                return Next::Close;
+            }
+        };
+        let reply = self.answer(message, sessions).unwrap_or_else(|reason| {
+            count(&self.shared.counters.refused_messages);
+            ToClient::Refused(reason).into()
+        });
+        match self.send(reply) {
+            Ok(()) => Next::Open,
+            // One that does not read its answers is closed, too.
+            Err(_) => Next::Close,
+        }
+    }
+
+    /// Says why the connection is closed.
+    pub(crate) fn refuse(&self, reason: &str) {
+        let _ = self.send(Reply::from(ToClient::Refused(reason.to_owned())));
+    }
+
+    fn send(&self, reply: Reply) -> io::Result<()> {
+        let descriptors: ArrayVec<_, 3> = reply.descriptors.iter().map(AsFd::as_fd).collect();
+        socket::send(&*self.socket, &reply.message.write(), &descriptors)
+    }
+
+    fn answer(&mut self, message: ToEngine<'_>, sessions: &mut Sessions) -> Result<Reply, String> {
+        match message {
+            ToEngine::Open {
+                layout,
+                weight,
+                aggregation,
+                token,
+            } => {
+                if self.instance.is_some() {
+                    return Err("a connection has one instance; open another connection".to_owned());
+                }
+                if let Some(token) = token {
+                    self.join(&token, sessions)?;
+                }
+                let terms = Terms {
+                    layout,
+                    weight,
+                    aggregation,
+                };
+                self.open(terms, sessions)
+            }
+            ToEngine::Register(key) => {
+                let session = self.session(sessions);
+                let handle = session.register(self.shared.backend, key)?;
+                Ok(ToClient::Registered(handle).into())
+            }
+            ToEngine::Grant => {
+                let token = self.session(sessions).token()?;
+                Ok(ToClient::Granted(token).into())
+            }
+            ToEngine::Status => {
+                let status = self.shared.counters.status();
+                let text = serde_json::to_string(&status).map_err(|error| error.to_string())?;
+                Ok(ToClient::Status(text).into())
+            }
+        }
+    }
+
+    fn open(&mut self, terms: Terms, sessions: &mut Sessions) -> Result<Reply, String> {
+        let session = self.session(sessions);
+        let socket = self.socket.clone();
+        let counters = self.shared.counters.clone();
+        let describe = |error: io::Error| format!("the engine has no memory for an instance: {error}");
+        let (instance, requests, handover) =
+            Instance::new(terms, session, socket, counters).map_err(describe)?;
+        let instance = Arc::new(instance);
+        let mut scheduler = self.shared.scheduler();
+        scheduler.add(instance.clone(), requests).map_err(describe)?;
+        self.instance = Some(instance);
+        Ok(Reply {
+            message: ToClient::Opened,
+            descriptors: handover.into(),
+        })
+    }
+
+    fn join(&mut self, token: &Token, sessions: &Sessions) -> Result<(), String> {
+        // All are looked at, so that the time does not tell which one is nearly right.
+        let mut found = None;
+        for session in sessions.iter().filter_map(Weak::upgrade) {
+            if session.is_joined_with(token) {
+                found = Some(session);
+            }
+        }
+        let found = found.ok_or("no connection has granted this token, or it has been closed")?;
+        match &self.session {
+            Some(own) if !Arc::ptr_eq(own, &found) => {
+                Err("this connection has keys of its own; open another one to join".to_owned())
+            }
+            Some(_) | None => {
+                self.session = Some(found);
+                Ok(())
+            }
+        }
+    }
+
+    fn session(&mut self, sessions: &mut Sessions) -> Arc<Session> {
+        let counters = &self.shared.counters;
+        let session = self.session.get_or_insert_with(|| {
+            let session = Arc::new(Session::new(counters.clone()));
+            sessions.retain(|session| session.strong_count() > 0);
+            sessions.push(Arc::downgrade(&session));
+            session
+        });
+        session.clone()
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(instance) = self.instance.take() {
+            self.shared.scheduler().remove(&instance);
+        }
+        // What is being computed keeps the socket a little longer; the client shall know now.
+        let _ = rustix::net::shutdown(&*self.socket, Shutdown::Both);
+        // With messages unread, the client would find an error before the last answer.
+        while let Ok(Some(_)) = receive(&self.socket) {}
+    }
+}
+
+impl From<ToClient> for Reply {
+    fn from(message: ToClient) -> Self {
+        Self {
+            message,
+            descriptors: ArrayVec::new(),
+        }
+    }
+}
+
+/// Receives a message, without descriptors: the kernel drops those that a client sends. Closing them here could block.
+fn receive(socket: &OwnedFd) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+    let mut packet = Zeroizing::new(vec![0; MESSAGE_BYTES + 1]);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+    let (_, length) = rustix::net::recv(socket, &mut packet[..], flags)?;
+    if length == 0 {
+        return Ok(None);
+    }
+    // One that is too long cannot be read as any message.
+    packet.truncate(length);
+    Ok(Some(packet))
+}

@@ -1,0 +1,122 @@
+//! The thread that listens, and answers messages. Nothing that a client does makes it wait.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::{Timespec, epoll};
+
+use crate::Shared;
+use crate::connection::{Connection, Next, Sessions};
+use crate::counters::{count, uncount};
+use crate::listener::Listener;
+
+/// Connections that can be open at a time.
+const MAXIMUM_CONNECTIONS: usize = 1024;
+
+/// How long nobody is accepted after the system had no descriptor for a connection.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+const EVENTS: usize = 64;
+const LISTENER: u64 = 0;
+const STOP: u64 = 1;
+const FIRST_CONNECTION: u64 = 2;
+
+/// The listening socket and the connections.
+pub(crate) struct Control {
+    listener: Listener,
+    shared: Arc<Shared>,
+    epoll: OwnedFd,
+    connections: HashMap<u64, Connection>,
+    /// The name that epoll will know the next connection by.
+    next: u64,
+    sessions: Sessions,
+    is_paused: bool,
+}
+
+impl Control {
+    pub(crate) fn new(listener: Listener, shared: Arc<Shared>) -> io::Result<Self> {
+        let control = Self {
+            listener,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            shared,
+            connections: HashMap::new(),
+            next: FIRST_CONNECTION,
+            sessions: Sessions::new(),
+            is_paused: false,
+        };
+        control.watch(&control.listener, LISTENER)?;
+        control.watch(&control.shared.stop, STOP)?;
+        Ok(control)
+    }
+
+    /// Serves clients until the engine stops.
+    pub(crate) fn run(mut self) {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
+        while !self.shared.is_stopping() {
+            events.clear();
+            let timeout = self.is_paused.then_some(&PAUSE);
+            let space = rustix::buffer::spare_capacity(&mut events);
+            // An interruption is no event; nothing else is to be expected of a descriptor of our own.
+            let _ = epoll::wait(&self.epoll, space, timeout);
+            if self.is_paused {
+                self.is_paused = self.watch(&self.listener, LISTENER).is_err();
+            }
+            for event in &events {
+                match event.data.u64() {
+                    LISTENER => self.accept(),
+                    STOP => return,
+                    name => self.serve(name),
+                }
+            }
+        }
+    }
+
+    fn watch(&self, descriptor: impl AsFd, name: u64) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(name);
+        Ok(epoll::add(&self.epoll, descriptor, data, epoll::EventFlags::IN)?)
+    }
+
+    fn accept(&mut self) {
+        let (socket, is_allowed) = match self.listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => return,
+            Err(_) => {
+                // No descriptors are left: the listener would stay readable, and this thread busy.
+                self.is_paused = epoll::delete(&self.epoll, &self.listener).is_ok();
+                return;
+            }
+        };
+        let connection = Connection::new(socket, self.shared.clone());
+        if !is_allowed {
+            count(&self.shared.counters.foreign_users);
+            return connection.refuse("this user may not use the engine; start it with --allow for them");
+        }
+        if self.connections.len() >= MAXIMUM_CONNECTIONS {
+            count(&self.shared.counters.refused_messages);
+            return connection.refuse("the engine has as many connections as it can serve");
+        }
+        let name = self.next;
+        if self.watch(&connection, name).is_ok() {
+            self.next += 1;
+            self.connections.insert(name, connection);
+            count(&self.shared.counters.accepted);
+            count(&self.shared.counters.connections);
+        }
+    }
+
+    /// One message at a time, so that each connection has its turn.
+    fn serve(&mut self, name: u64) {
+        let Some(connection) = self.connections.get_mut(&name) else {
+            return;
+        };
+        if connection.serve(&mut self.sessions) == Next::Close {
+            // Explicitly, since what is being computed keeps the socket a little longer.
+            let _ = epoll::delete(&self.epoll, &*connection);
+            self.connections.remove(&name);
+            uncount(&self.shared.counters.connections);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! A pair of rings, as the engine sees it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use rustix::event::EventfdFlags;
+use rustix::net::Shutdown;
+use rustix::pipe::PipeFlags;
+use slipstream_offload::device::layout::{CLIENT_BELL, COMPANY, ENGINE_BELL, Layout};
+use slipstream_offload::device::message::Aggregation;
+use slipstream_offload::device::wire::{Response, Slot, write_response};
+use slipstream_ring::Words;
+use slipstream_ring::bell::Bell;
+use slipstream_ring::memory::Memory;
+use slipstream_ring::ring::{Consumer, Corrupt, Producer};
+
+use crate::aggregation::{Aggregator, Due};
+use crate::counters::{Counters, count, uncount};
+use crate::lock;
+use crate::session::Session;
+
+/// How many requests of a client are taken in its turn at most.
+const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=16;
+
+/// What a client can ask for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) layout: Layout,
+    pub(crate) weight: u32,
+    pub(crate) aggregation: Aggregation,
+}
+
+/// A client's instance. It is alive until its connection has been closed.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    /// Where its keys are.
+    pub(crate) session: Arc<Session>,
+    /// How many requests are taken in its turn.
+    pub(crate) weight: u32,
+    /// In which the engine says that it sleeps.
+    pub(crate) bell: Bell<Arc<Memory>>,
+    /// Written by the client when it has seen the engine asleep. It is never read: only that it is written counts.
+    pub(crate) doorbell: OwnedFd,
+    layout: Layout,
+    memory: Arc<Memory>,
+    outbox: Mutex<Outbox>,
+    has_ended: AtomicBool,
+    /// The connection, to be shut down when the client has broken the rules.
+    socket: Arc<OwnedFd>,
+    counters: Arc<Counters>,
+}
+
+/// What delivers responses.
+#[derive(Debug)]
+struct Outbox {
+    responses: Producer<Arc<Memory>>,
+    pushed: u64,
+    client_bell: Bell<Arc<Memory>>,
+    event: OwnedFd,
+    aggregator: Aggregator,
+}
+
+/// What the client gets, in this order.
+pub(crate) type Handover = [OwnedFd; 3];
+
+impl Instance {
+    /// Makes an instance; returns it with the ring of its requests and what the client gets.
+    ///
+    /// # Errors
+    /// If the system has no memory or no descriptors for it.
+    pub(crate) fn new(
+        terms: Terms,
+        session: Arc<Session>,
+        socket: Arc<OwnedFd>,
+        counters: Arc<Counters>,
+    ) -> io::Result<(Self, Consumer<Arc<Memory>>, Handover)> {
+        let layout = terms.layout;
+        let (memory, file) = Memory::create(layout.words())?;
+        let memory = Arc::new(memory);
+        let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        // A pipe, since each of its ends blocks or not by itself. Of an eventfd that both sides have the client could
+        // make writes block, and fill it up.
+        let (readable, event) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let for_client = [file, rustix::io::fcntl_dupfd_cloexec(&doorbell, 0)?, readable];
+        let requests = Consumer::new(memory.clone(), layout.requests());
+        let outbox = Outbox {
+            responses: Producer::new(memory.clone(), layout.responses()),
+            pushed: 0,
+            client_bell: Bell::new(memory.clone(), CLIENT_BELL),
+            event,
+            aggregator: Aggregator::new(terms.aggregation),
+        };
+        count(&counters.instances);
+        let instance = Self {
+            session,
+            weight: terms.weight.clamp(*WEIGHTS.start(), *WEIGHTS.end()),
+            bell: Bell::new(memory.clone(), ENGINE_BELL),
+            doorbell,
+            layout,
+            memory,
+            outbox: Mutex::new(outbox),
+            has_ended: AtomicBool::new(false),
+            socket,
+            counters,
+        };
+        Ok((instance, requests, for_client))
+    }
+
+    /// How many requests its client says can come to wait together; 0 if it does not say.
+    pub(crate) fn company(&self) -> usize {
+        let company = self.memory.words()[COMPANY].load(Ordering::Relaxed);
+        usize::try_from(company).map_or(self.layout.slots(), |company| company.min(self.layout.slots()))
+    }
+
+    /// How many more responses there will be room for, when `taken` requests have been taken so far.
+    ///
+    /// # Errors
+    /// If the client has written an impossible count.
+    pub(crate) fn room(&self, taken: u64) -> Result<usize, Corrupt> {
+        let mut outbox = lock(&self.outbox);
+        let unanswered = (taken - outbox.pushed) as usize;
+        Ok(outbox.responses.room()?.saturating_sub(unanswered))
+    }
+
+    /// Puts a response into the ring. The client is not told: [`signal`](Self::signal) does that.
+    pub(crate) fn deliver(&self, response: &Response) {
+        if self.has_ended() {
+            return count(&self.counters.dropped);
+        }
+        let mut slot = Slot::default();
+        let words = write_response(&mut slot, response);
+        let mut outbox = lock(&self.outbox);
+        match outbox.responses.push(&slot.0[..words]) {
+            Ok(true) => {
+                outbox.pushed += 1;
+                outbox.aggregator.count();
+                count(&self.counters.responses);
+            }
+            // Room has been made sure of: the client has taken its count back.
+            Ok(false) | Err(Corrupt) => {
+                drop(outbox);
+                self.fail();
+            }
+        }
+    }
+
+    /// Wakes the client if that is due and it sleeps; otherwise returns when to look again, if it has responses to be
+    /// told of.
+    pub(crate) fn signal(&self, now: Instant) -> Option<Instant> {
+        let mut outbox = lock(&self.outbox);
+        // Untrusted, but a client that lies only wakes itself at the wrong time.
+        let filled = self.memory.words()[self.layout.requests().tail].load(Ordering::Relaxed);
+        let outstanding = filled.saturating_sub(outbox.pushed);
+        match outbox.aggregator.due(now, outstanding) {
+            Due::Nothing => return None,
+            Due::At(deadline) => return Some(deadline),
+            Due::Now => {}
+        }
+        if outbox.client_bell.must_ring() {
+            count(&self.counters.events);
+            // Fails if the pipe is full, and then the client has been told often enough.
+            let _ = rustix::io::write(&outbox.event, &1_u64.to_ne_bytes());
+        }
+        None
+    }
+
+    /// The client has broken the rules: its connection is shut down, which ends the instance.
+    pub(crate) fn fail(&self) {
+        if !self.has_ended.swap(true, Ordering::Relaxed) {
+            count(&self.counters.malformed_rings);
+            // Fails if the client has been faster.
+            let _ = rustix::net::shutdown(&*self.socket, Shutdown::Both);
+        }
+    }
+
+    /// Its connection has been closed: from now on responses are dropped.
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        uncount(&self.counters.instances);
+        // Requests that nobody has taken and responses that nobody has read may hold secrets.
+        let words = self.memory.words();
+        for (ring, counter) in [self.layout.requests(), self.layout.responses()].map(|ring| (ring, ring.tail)) {
+            let filled = words[counter].load(Ordering::Relaxed);
+            let used = usize::try_from(filled).map_or(ring.slots, |filled| filled.min(ring.slots));
+            for word in &words[ring.first..ring.first + used * ring.slot_words] {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}

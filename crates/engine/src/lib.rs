@@ -1,0 +1,184 @@
+//! A device made of cores. Its clients, such as the workers of a server, hand requests over on rings in shared memory,
+//! as to a QAT endpoint (QTLS section 2.3), and one or more cores compute what all of them ask, in batches.
+//!
+//! Batches that mix clients fill where those of a single client would not, and the private keys live in this process
+//! only. What both sides say to each other is defined in [`slipstream_offload::device`].
+//!
+//! One [control] thread listens on the socket and answers messages: it makes [sessions](session), which hold keys, and
+//! [instances](instance), which hold a pair of rings. A [worker] thread for each core takes requests in turn
+//! ([scheduler]), computes them and fills the response rings. No client is trusted: whatever one does ends its own
+//! connection at most.
+
+mod aggregation;
+mod connection;
+mod control;
+mod counters;
+mod instance;
+mod listener;
+mod pace;
+mod queues;
+mod scheduler;
+mod session;
+mod validation;
+mod worker;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::event::EventfdFlags;
+use slipstream_lanes::Backend;
+
+pub use counters::Status;
+pub use pace::Pace;
+
+use control::Control;
+use counters::Counters;
+use listener::Listener;
+use scheduler::Scheduler;
+use worker::Worker;
+
+/// How long a batch that is not full waits for more requests, unless the options say otherwise.
+pub const LINGER: Duration = Duration::from_micros(100);
+
+/// What an engine is started with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// The cores it computes on, with a thread each.
+    pub cores: Vec<usize>,
+    /// The lanes it computes with.
+    pub backend: Backend,
+    /// The users that may connect, beside root and the engine's own.
+    pub allow: Vec<u32>,
+    /// How long a batch that is not full waits for requests of jobs that clients say are under way.
+    pub linger: Duration,
+    /// The card that is simulated, if one is.
+    pub pace: Option<Pace>,
+}
+
+/// A running engine. It stops when this is dropped.
+#[derive(Debug)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What all threads see.
+#[derive(Debug)]
+struct Shared {
+    counters: Arc<Counters>,
+    scheduler: Mutex<Scheduler>,
+    stopping: AtomicBool,
+    /// Readable when the engine stops.
+    stop: OwnedFd,
+    backend: Backend,
+}
+
+impl Engine {
+    /// Listens on the socket and starts the threads.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] if an engine listens there already, [`io::ErrorKind::NotFound`] if the directory does not
+    /// exist, [`io::ErrorKind::InvalidInput`] if there is no core to compute on or this CPU lacks the backend's instructions,
+    /// whatever else the system fails with. The text says what to do.
+    pub fn start(options: Options) -> io::Result<Self> {
+        check(&options)?;
+        let listener = Listener::bind(&options.socket, &options.allow)?;
+        let counters = Arc::new(Counters::default());
+        let scheduler = Scheduler::new(&options, counters.clone())?;
+        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        scheduler.stop_on(&stop)?;
+        let shared = Arc::new(Shared {
+            scheduler: Mutex::new(scheduler),
+            counters,
+            stopping: AtomicBool::new(false),
+            stop,
+            backend: options.backend,
+        });
+        let mut engine = Self {
+            shared: shared.clone(),
+            threads: Vec::new(),
+        };
+        for core in options.cores {
+            engine.start_worker(core)?;
+        }
+        let control = Control::new(listener, shared)?;
+        let thread = thread::Builder::new().name("engine-control".into());
+        engine.threads.push(thread.spawn(move || control.run())?);
+        Ok(engine)
+    }
+
+    /// The figures.
+    pub fn status(&self) -> Status {
+        self.shared.counters.status()
+    }
+
+    /// Stops: requests that are being computed are finished and dropped, clients see their connections closed, and the
+    /// socket is removed.
+    pub fn stop(self) {}
+
+    fn start_worker(&mut self, core: usize) -> io::Result<()> {
+        let worker = Worker::new(self.shared.clone())?;
+        let (sender, pinned) = mpsc::channel();
+        let thread = thread::Builder::new().name(format!("engine-{core}"));
+        let thread = thread.spawn(move || {
+            let outcome = worker::pin(core);
+            let is_pinned = outcome.is_ok();
+            if sender.send(outcome).is_ok() && is_pinned {
+                worker.run();
+            }
+        })?;
+        self.threads.push(thread);
+        pinned.recv().map_err(io::Error::other)?
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        // The counter of an event never fills up with this one write.
+        let _ = rustix::io::write(&self.shared.stop, &1_u64.to_ne_bytes());
+        self.shared.scheduler().wake();
+        for thread in self.threads.drain(..) {
+            // A thread that has panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
+        lock(&self.scheduler)
+    }
+}
+
+/// Locks although another thread has panicked with the lock held: every structure here is whole between two statements.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn check(options: &Options) -> io::Result<()> {
+    let invalid = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    if options.cores.is_empty() {
+        return invalid("an engine needs at least one core to compute on".to_owned());
+    }
+    if !options.backend.is_available() {
+        let missing: Vec<&str> = options.backend.missing().collect();
+        let name = options.backend.name();
+        return invalid(format!("{name} lanes need a CPU with {}", missing.join(" and ")));
+    }
+    if options.pace.as_ref().is_some_and(|pace| pace.engines == 0) {
+        return invalid("a simulated card needs at least one engine".to_owned());
+    }
+    Ok(())
+}

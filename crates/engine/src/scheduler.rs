@@ -1,0 +1,427 @@
+//! Whose requests are computed next, and when.
+
+use std::cmp::Ordering as Order;
+use std::collections::{BinaryHeap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrayvec::ArrayVec;
+use rustix::event::{EventfdFlags, epoll};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+use slipstream_lanes::{Backend, LANES};
+use slipstream_offload::device::wire::{Malformed, Outcome, Response, Slot, read_request};
+use slipstream_offload::{Kind, Operation};
+use slipstream_ring::memory::Memory;
+use slipstream_ring::ring::{Consumer, Corrupt};
+
+use crate::Options;
+use crate::counters::{Counters, count};
+use crate::instance::Instance;
+use crate::pace::Card;
+use crate::queues::{Choice, Queues};
+use crate::validation;
+
+/// The rings of all clients, what was taken from them, and what is due later. Engine threads share it, under a lock.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    backend: Backend,
+    linger: Duration,
+    card: Option<Card>,
+    clients: Vec<Client>,
+    /// Whose turn it is, and how many requests it has left in it.
+    turn: (usize, u32),
+    queues: Queues<Request>,
+    held: BinaryHeap<Held>,
+    /// Clients that are to be woken, in the order of time.
+    signals: VecDeque<(Instant, Arc<Instance>)>,
+    sleep: Sleep,
+    counters: Arc<Counters>,
+}
+
+/// What engine threads sleep on.
+#[derive(Debug)]
+struct Sleep {
+    /// Doorbells, the timer and the wake-up call. They are edge-triggered: nobody reads them, and each wakes one thread.
+    epoll: Arc<OwnedFd>,
+    timer: OwnedFd,
+    deadline: Option<Instant>,
+    call: OwnedFd,
+    sleepers: usize,
+    /// Whether a bell may say that somebody sleeps.
+    is_armed: bool,
+}
+
+#[derive(Debug)]
+struct Client {
+    instance: Arc<Instance>,
+    requests: Consumer<Arc<Memory>>,
+    taken: u64,
+    /// How many requests can be taken before the room for responses has to be looked at again.
+    allowance: usize,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) instance: Arc<Instance>,
+    pub(crate) id: u64,
+    pub(crate) operation: Operation,
+    /// When the simulated card would have the response.
+    pub(crate) release: Option<Instant>,
+}
+
+/// A response that waits until a simulated card would have it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) release: Instant,
+    pub(crate) instance: Arc<Instance>,
+    pub(crate) response: Response,
+}
+
+/// Requests that are computed together.
+pub(crate) type Batch = ArrayVec<Request, LANES>;
+
+/// What an engine thread does next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Deliver this response.
+    Deliver(Held),
+    /// Wake the client of this instance.
+    Signal(Arc<Instance>),
+    /// Compute this batch.
+    Compute(Batch),
+    /// Sleep until something happens.
+    Sleep,
+}
+
+impl Scheduler {
+    pub(crate) fn new(options: &Options, counters: Arc<Counters>) -> io::Result<Self> {
+        let card = options.pace.as_ref().map(|pace| Card::new(pace, Instant::now()));
+        Ok(Self {
+            backend: options.backend,
+            // The simulated latency is longer.
+            linger: card.as_ref().map_or(options.linger, |_| Duration::ZERO),
+            card,
+            clients: Vec::new(),
+            turn: (0, 0),
+            queues: Queues::default(),
+            held: BinaryHeap::new(),
+            signals: VecDeque::new(),
+            sleep: Sleep::new()?,
+            counters,
+        })
+    }
+
+    /// What engine threads sleep on.
+    pub(crate) fn epoll(&self) -> Arc<OwnedFd> {
+        self.sleep.epoll.clone()
+    }
+
+    /// All engine threads shall wake up, and stay awake, when `stop` is readable.
+    ///
+    /// # Errors
+    /// If the system cannot watch it.
+    pub(crate) fn stop_on(&self, stop: &OwnedFd) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(0);
+        Ok(epoll::add(&*self.sleep.epoll, stop, data, epoll::EventFlags::IN)?)
+    }
+
+    /// Takes a new client in.
+    ///
+    /// # Errors
+    /// If the system cannot watch its doorbell.
+    pub(crate) fn add(&mut self, instance: Arc<Instance>, requests: Consumer<Arc<Memory>>) -> io::Result<()> {
+        self.sleep.watch(&instance.doorbell)?;
+        if self.sleep.is_armed {
+            instance.bell.arm();
+        }
+        self.clients.push(Client {
+            instance,
+            requests,
+            taken: 0,
+            allowance: 0,
+        });
+        Ok(())
+    }
+
+    /// The client has gone: what waits is dropped, and what is being computed will be.
+    pub(crate) fn remove(&mut self, instance: &Arc<Instance>) {
+        instance.end();
+        // Explicitly, since the client may keep the doorbell open.
+        let _ = epoll::delete(&*self.sleep.epoll, &instance.doorbell);
+        self.leave(instance);
+        self.queues.discard(|request| Arc::ptr_eq(&request.instance, instance));
+        self.signals.retain(|(_, waiting)| !Arc::ptr_eq(waiting, instance));
+    }
+
+    /// Takes the client out of the round. If it was its turn, it is that of the next.
+    fn leave(&mut self, instance: &Arc<Instance>) {
+        let mut places = self.clients.iter();
+        let Some(place) = places.position(|client| Arc::ptr_eq(&client.instance, instance)) else {
+            return;
+        };
+        self.clients.remove(place);
+        let (turn, _) = self.turn;
+        if place < turn {
+            self.turn.0 -= 1;
+        } else if place == turn {
+            let next = place % self.clients.len().max(1);
+            let weight = self.clients.get(next).map(|client| client.instance.weight);
+            self.turn = (next, weight.unwrap_or(0));
+        }
+    }
+
+    /// An engine thread that slept is awake.
+    pub(crate) fn rise(&mut self) {
+        self.sleep.sleepers -= 1;
+    }
+
+    /// Wakes an engine thread that sleeps. The engine ends: that one wakes the next.
+    pub(crate) fn wake(&self) {
+        self.sleep.call();
+    }
+
+    /// The response is due later.
+    pub(crate) fn hold(&mut self, held: Held) {
+        self.held.push(held);
+    }
+
+    /// The client is to be woken later.
+    pub(crate) fn signal_at(&mut self, deadline: Instant, instance: Arc<Instance>) {
+        self.signals.push_back((deadline, instance));
+    }
+
+    /// A batch of this kind has taken so long.
+    pub(crate) fn measured(&mut self, kind: Kind, cost: Duration) {
+        self.queues.measured(kind, cost);
+    }
+
+    /// What the calling thread does next. After [`Step::Sleep`] it [rises](Self::rise).
+    pub(crate) fn step(&mut self) -> Step {
+        let now = Instant::now();
+        if self.held.peek().is_some_and(|held| held.release <= now) {
+            return Step::Deliver(self.held.pop().expect("just seen"));
+        }
+        if self.signals.front().is_some_and(|(deadline, _)| *deadline <= now) {
+            return Step::Signal(self.signals.pop_front().expect("just seen").1);
+        }
+        self.sweep(now);
+        let mut choice = self.choose(now);
+        if self.sleep.sleepers > 0 || !matches!(choice, Choice::Batch(_)) {
+            // Clients shall wake who sleeps. What they filled before they could see that is found now.
+            self.arm();
+            self.sweep(now);
+            choice = self.choose(now);
+        }
+        let Choice::Batch(kind) = choice else {
+            self.sleep.set_timer(now, self.deadline(choice));
+            self.sleep.sleepers += 1;
+            return Step::Sleep;
+        };
+        let batch = self.queues.take(kind);
+        if self.sleep.sleepers == 0 {
+            self.disarm();
+        } else {
+            self.hand_over(now);
+        }
+        Step::Compute(batch)
+    }
+
+    /// While this thread computes, another one looks after what is left.
+    fn hand_over(&mut self, now: Instant) {
+        let choice = self.choose(now);
+        match choice {
+            Choice::Batch(_) => self.sleep.call(),
+            Choice::Linger(_) | Choice::Nothing => {
+                self.sleep.set_timer(now, self.deadline(choice));
+            }
+        }
+    }
+
+    fn choose(&self, now: Instant) -> Choice {
+        let company = || self.clients.iter().map(|client| client.instance.company()).sum();
+        self.queues.choose(now, self.linger, company)
+    }
+
+    fn deadline(&self, choice: Choice) -> Option<Instant> {
+        let linger = match choice {
+            Choice::Linger(deadline) => Some(deadline),
+            Choice::Batch(_) | Choice::Nothing => None,
+        };
+        let held = self.held.peek().map(|held| held.release);
+        let signal = self.signals.front().map(|(deadline, _)| *deadline);
+        [linger, held, signal].into_iter().flatten().min()
+    }
+
+    fn arm(&mut self) {
+        self.sleep.is_armed = true;
+        for client in &self.clients {
+            client.instance.bell.arm();
+        }
+    }
+
+    fn disarm(&mut self) {
+        if std::mem::take(&mut self.sleep.is_armed) {
+            for client in &self.clients {
+                client.instance.bell.disarm();
+            }
+        }
+    }
+
+    /// Takes requests from the rings, in weighted round robin, until they fill a batch or there are no more. A card takes
+    /// them all, since each is on its way from when it arrives.
+    fn sweep(&mut self, now: Instant) {
+        let mut without = 0;
+        while without < self.clients.len() && (self.card.is_some() || !self.queues.has_full_batch()) {
+            let (index, left) = self.turn;
+            if left > 0 && self.take(index, now) {
+                self.turn.1 -= 1;
+                without = 0;
+            } else {
+                let next = (index + 1) % self.clients.len();
+                self.turn = (next, self.clients[next].instance.weight);
+                without += 1;
+            }
+        }
+    }
+
+    /// Takes a request of this client, if there is one and its response will have room.
+    fn take(&mut self, index: usize, now: Instant) -> bool {
+        let client = &mut self.clients[index];
+        if client.instance.has_ended() {
+            return false;
+        }
+        let mut slot = Slot::default();
+        match client.pop(&mut slot) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(Corrupt) => {
+                client.instance.fail();
+                return false;
+            }
+        }
+        let request = match read_request(&slot) {
+            Ok(request) => request,
+            Err(Malformed(_)) => {
+                client.instance.fail();
+                return false;
+            }
+        };
+        let (id, kind) = (request.id, request.kind);
+        count(&self.counters.requests[kind.index()]);
+        let instance = client.instance.clone();
+        match validation::operation(self.backend, &instance.session, request) {
+            Some(operation) => {
+                let request = Request {
+                    instance,
+                    id,
+                    operation,
+                    release: self.card.as_mut().map(|card| card.answers(kind, now)),
+                };
+                self.queues.push(kind, now, request);
+            }
+            None => self.refuse(instance, id, now),
+        }
+        true
+    }
+
+    fn refuse(&mut self, instance: Arc<Instance>, id: u64, now: Instant) {
+        count(&self.counters.refused);
+        let outcome = Outcome::Refused;
+        instance.deliver(&Response { id, outcome });
+        if let Some(deadline) = instance.signal(now) {
+            self.signal_at(deadline, instance);
+        }
+    }
+}
+
+impl Client {
+    fn pop(&mut self, slot: &mut Slot) -> Result<bool, Corrupt> {
+        if self.requests.waiting()? == 0 {
+            return Ok(false);
+        }
+        if self.allowance == 0 {
+            self.allowance = self.instance.room(self.taken)?;
+        }
+        if self.allowance == 0 {
+            return Ok(false);
+        }
+        self.requests.pop(&mut slot.0)?;
+        self.allowance -= 1;
+        self.taken += 1;
+        Ok(true)
+    }
+}
+
+impl Sleep {
+    fn new() -> io::Result<Self> {
+        let sleep = Self {
+            epoll: Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?),
+            timer: rustix::time::timerfd_create(
+                TimerfdClockId::Monotonic,
+                TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+            )?,
+            deadline: None,
+            call: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            sleepers: 0,
+            is_armed: false,
+        };
+        sleep.watch(&sleep.timer)?;
+        sleep.watch(&sleep.call)?;
+        Ok(sleep)
+    }
+
+    fn watch(&self, descriptor: &OwnedFd) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&*self.epoll, descriptor, epoll::EventData::new_u64(0), flags)?;
+        Ok(())
+    }
+
+    /// Wakes a thread that sleeps.
+    fn call(&self) {
+        // Its counter is never read, and does not overflow in the life of a machine.
+        let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
+    }
+
+    /// Wakes a thread then, at the earliest; or never.
+    fn set_timer(&mut self, now: Instant, deadline: Option<Instant>) {
+        if self.deadline == deadline {
+            return;
+        }
+        self.deadline = deadline;
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // A duration of zero would mean never.
+        let left = deadline.map(|deadline| (deadline - now).max(Duration::from_nanos(1)));
+        let timer = Itimerspec {
+            it_interval: zero,
+            it_value: left.map_or(zero, |left| {
+                Timespec::try_from(left).expect("deadlines are near")
+            }),
+        };
+        rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &timer)
+            .expect("a timer of our own, and a time that it can be set to");
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        self.release == other.release
+    }
+}
+
+impl Eq for Held {}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Self) -> Option<Order> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The greatest is the one that is due first.
+impl Ord for Held {
+    fn cmp(&self, other: &Self) -> Order {
+        other.release.cmp(&self.release)
+    }
+}

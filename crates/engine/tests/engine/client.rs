@@ -1,0 +1,228 @@
+//! An engine in a directory of its own, and clients of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use openssl::bn::{BigNum, BigNumContext};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::thread::CpuSet;
+use slipstream_engine::{Engine, Options, Status};
+use slipstream_lanes::Backend;
+use slipstream_lanes::rsa::Size;
+use slipstream_offload::calibration::example_key;
+use slipstream_offload::device::layout::{COMPANY, Layout};
+use slipstream_offload::device::message::{Aggregation, Key};
+use slipstream_offload::device::wire::{Outcome, Response, Slot, read_response, write_request};
+use slipstream_offload::device::{self, Connection, Instance};
+use slipstream_offload::{Handle, Kind};
+use slipstream_ring::Words;
+
+/// Much longer than anything takes, on any machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An engine that listens in a directory of its own.
+pub(crate) struct TestEngine {
+    pub(crate) engine: Engine,
+    pub(crate) socket: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+/// A client with an instance.
+pub(crate) struct Client {
+    pub(crate) connection: Connection,
+    pub(crate) instance: Instance,
+    next: u64,
+}
+
+/// What engines are started with, unless a test needs something else.
+pub(crate) fn options(socket: &Path) -> Options {
+    let usable = rustix::thread::sched_getaffinity(None).expect("the cores of this process");
+    let core = (0..CpuSet::MAX_CPU).find(|core| usable.is_set(*core));
+    Options {
+        socket: socket.to_owned(),
+        cores: vec![core.expect("a core")],
+        backend: Backend::detect().unwrap_or(Backend::Portable),
+        allow: Vec::new(),
+        linger: Duration::ZERO,
+        pace: None,
+    }
+}
+
+impl TestEngine {
+    /// An engine with [`options`].
+    pub(crate) fn start() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// An engine with changed options.
+    pub(crate) fn with(change: impl FnOnce(&mut Options)) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let socket = directory.path().join("engine.sock");
+        let mut options = options(&socket);
+        change(&mut options);
+        Self {
+            engine: Engine::start(options).expect("an engine"),
+            socket,
+            _directory: directory,
+        }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.engine.status()
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::new(&self.socket).expect("an engine that listens")
+    }
+
+    /// A client with [`client_options`].
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.connect(), &client_options())
+    }
+
+    /// Waits until the figures fulfil a condition.
+    pub(crate) fn wait_until(&self, condition: impl Fn(&Status) -> bool) {
+        wait_until(|| condition(&self.status()));
+    }
+}
+
+/// What instances are opened with, unless a test needs something else.
+pub(crate) fn client_options() -> device::Options {
+    device::Options {
+        layout: Layout::new(64).expect("a power of two"),
+        weight: 1,
+        aggregation: Aggregation::Fixed(1),
+        token: None,
+    }
+}
+
+impl Client {
+    pub(crate) fn new(connection: Connection, options: &device::Options) -> Self {
+        let instance = connection.open(options, PATIENCE).expect("an instance");
+        Self {
+            connection,
+            instance,
+            next: 0,
+        }
+    }
+
+    /// Says how many jobs are under way.
+    pub(crate) fn announce(&self, company: u64) {
+        self.instance.memory.words()[COMPANY].store(company, Ordering::Relaxed);
+    }
+
+    /// Registers the published key of this size.
+    pub(crate) fn register(&self, size: Size) -> Handle {
+        register(&self.connection, size)
+    }
+
+    /// Puts a request into the ring, without waking the engine.
+    pub(crate) fn push(&mut self, kind: Kind, key: Handle, first: &[u8], second: &[u8]) -> u64 {
+        let mut slot = Slot::default();
+        self.next += 1;
+        let words = write_request(&mut slot, self.next, kind, key, first, second);
+        let pushed = self.instance.requests.push(&slot.0[..words]);
+        assert_eq!(pushed, Ok(true), "room for a request");
+        self.next
+    }
+
+    /// Wakes the engine if it sleeps.
+    pub(crate) fn ring(&self) {
+        if self.instance.engine_bell.must_ring() {
+            let written = rustix::io::write(&self.instance.doorbell, &1_u64.to_ne_bytes());
+            assert_eq!(written, Ok(8));
+        }
+    }
+
+    /// Submits a request.
+    pub(crate) fn submit(&mut self, kind: Kind, key: Handle, first: &[u8], second: &[u8]) -> u64 {
+        let id = self.push(kind, key, first, second);
+        self.ring();
+        id
+    }
+
+    /// Submits the signature of [`padded`].
+    pub(crate) fn submit_rsa(&mut self, size: Size, key: Handle, seed: u8) -> u64 {
+        self.submit(Kind::Rsa(size), key, &padded(size, seed), &[])
+    }
+
+    /// The next response, if it is there.
+    pub(crate) fn poll(&mut self) -> Option<Response> {
+        let mut slot = Slot::default();
+        let popped = self.instance.responses.pop(&mut slot.0);
+        popped
+            .expect("a sane ring")
+            .then(|| read_response(&slot).expect("a sane response"))
+    }
+
+    /// The next response, for which this sleeps.
+    pub(crate) fn wait(&mut self) -> Response {
+        loop {
+            if let Some(response) = self.poll() {
+                return response;
+            }
+            self.instance.own_bell.arm();
+            if let Some(response) = self.poll() {
+                self.instance.own_bell.disarm();
+                return response;
+            }
+            assert!(self.sleep(PATIENCE), "no event came");
+        }
+    }
+
+    /// The next response, which must have been computed.
+    pub(crate) fn computed(&mut self) -> (u64, Vec<u8>) {
+        let response = self.wait();
+        match response.outcome {
+            Outcome::Computed(output) => (response.id, output.as_slice().to_vec()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Sleeps until an event comes; returns false if none does.
+    pub(crate) fn sleep(&self, patience: Duration) -> bool {
+        let timeout = Timespec::try_from(patience).expect("not that long");
+        let mut event = [PollFd::new(&self.instance.event, PollFlags::IN)];
+        let count = rustix::event::poll(&mut event, Some(&timeout)).expect("a descriptor");
+        if count == 1 {
+            rustix::io::read(&self.instance.event, &mut [0; 4096]).expect("an event");
+        }
+        count == 1
+    }
+}
+
+/// Registers the published key of this size.
+pub(crate) fn register(connection: &Connection, size: Size) -> Handle {
+    let key = Key::Rsa(example_key(size).components);
+    connection.register(key, PATIENCE).expect("a good key")
+}
+
+/// Something as long as the modulus, and less than it.
+pub(crate) fn padded(size: Size, seed: u8) -> Vec<u8> {
+    let mut message: Vec<u8> = (0..size.bytes()).map(|n| (n as u8).wrapping_mul(seed)).collect();
+    message[..2].copy_from_slice(&[0, 1]);
+    message
+}
+
+/// Whether `signature` to the power of the public exponent is `message`.
+pub(crate) fn verifies(size: Size, message: &[u8], signature: &[u8]) -> bool {
+    let key = example_key(size).components;
+    let number = |bytes| BigNum::from_slice(bytes).expect("a number");
+    let mut result = BigNum::new().expect("a number");
+    let mut context = BigNumContext::new().expect("a context");
+    let (exponent, modulus) = (number(key.public_exponent), number(key.modulus));
+    result
+        .mod_exp(&number(signature), &exponent, &modulus, &mut context)
+        .expect("a power");
+    result == number(message)
+}
+
+/// Waits until a condition holds.
+pub(crate) fn wait_until(condition: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(std::time::Instant::now() < deadline, "it never comes to hold");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,6 +1,6 @@
 //! The flush policy: run waiting operations in lanes or hand them back, whichever is cheaper.
 //!
-//! A batch costs the same with one live lane as with eight, so there is a number of operations
+//! A batch costs the same with five live lanes as with eight, and with one as with four, so there is a number of operations
 //! from which lanes win. It is derived from measured costs, not guessed: at a concurrency of one a
 //! server must be as fast as without lanes.
 
@@ -13,8 +13,10 @@ use crate::request::Kind;
 /// Measured cost of each operation, by kind, on this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// One batch of any number of live lanes; `None` if lanes do not offer the kind.
+    /// One batch with more than half of its lanes live; `None` if lanes do not offer the kind.
     pub batch: [Option<Duration>; Kind::COUNT],
+    /// One batch with fewer, where that has been measured separately: RSA takes half the time.
+    pub half_batch: [Option<Duration>; Kind::COUNT],
     /// One operation in the caller's software; `None` if unknown.
     pub software: [Option<Duration>; Kind::COUNT],
 }
@@ -44,10 +46,14 @@ impl Costs {
     /// batches are assumed to win.
     pub fn break_even(&self, kind: Kind) -> Option<usize> {
         let batch = self.batch[kind.index()]?;
+        let half_batch = self.half_batch[kind.index()].unwrap_or(batch);
         let Some(software) = self.software[kind.index()] else {
             return Some(LANES);
         };
-        (1..=LANES).find(|&live| software * live as u32 > batch)
+        (1..=LANES).find(|&live| {
+            let lanes = if live > LANES / 2 { batch } else { half_batch };
+            software * live as u32 > lanes
+        })
     }
 
     /// The smallest number of jobs under way from which one of them waits for others with an operation of `kind`; `None`
@@ -166,6 +172,13 @@ mod tests {
                 software: 0
             }
         );
+    }
+
+    #[test]
+    fn half_a_batch_wins_earlier_where_it_costs_less() {
+        let mut costs = costs(900, 400);
+        costs.half_batch[KIND.index()] = Some(Duration::from_micros(450));
+        assert_eq!(costs.break_even(KIND), Some(2));
     }
 
     #[test]

@@ -60,9 +60,8 @@ impl WorkerLanes {
             }
             // Lengths are checked, and refused, lane by lane.
             Operation::Ecdh { .. } => ec::offered(self.backend),
-            // With a nonce that has been made ahead, a signature takes less time than a pause; and a key that is held
-            // elsewhere is not here.
-            Operation::Ecdsa { .. } | Operation::Held { .. } => false,
+            // A key that is held elsewhere is not here.
+            Operation::Ecdsa { .. } | Operation::KeyPair(_) | Operation::Held { .. } => false,
         }
     }
 
@@ -104,7 +103,11 @@ impl Accelerator for WorkerLanes {
     }
 
     fn company(&self, kind: Kind) -> Option<usize> {
-        self.costs.company(self.policy, kind)
+        match kind {
+            Kind::Rsa(_) | Kind::X25519 | Kind::Ecdh(_) => self.costs.company(self.policy, kind),
+            // What is made ahead takes less time than a pause: a key pair, and a signature with a nonce.
+            Kind::Ecdsa(_) | Kind::KeyPair(_) => None,
+        }
     }
 
     fn submit(&mut self, request: accelerator::Request) -> Result<(), accelerator::Request> {
@@ -166,6 +169,7 @@ mod tests {
             let costs = Costs {
                 batch: [Some(Duration::from_micros(15)); Kind::COUNT],
                 software: [Some(Duration::from_micros(10)); Kind::COUNT],
+                ..Costs::default()
             };
             let key = |size| {
                 let components = &example_key(size).components;

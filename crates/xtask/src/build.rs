@@ -67,6 +67,14 @@ pub(crate) fn test(arguments: &[String]) -> Result<()> {
             .args(["--workspace", "--exclude", "slipstream-nginx"])
             .args(arguments),
     )?;
+    // The model checker stands in for the atomics of one crate, which is built for it separately.
+    process::run(
+        cargo("test")
+            .args(["--release", "-p", "slipstream-ring", "--test", "loom"])
+            .arg("--target-dir")
+            .arg(target().join("loom"))
+            .env("RUSTFLAGS", "--cfg loom"),
+    )?;
     // Only what is shipped can be in constant time: a debug build's overflow checks are branches on secrets.
     process::run(cargo("test").args([
         "--release",
@@ -134,7 +142,8 @@ fn cargo(subcommand: &str) -> Command {
     command
 }
 
-fn root() -> &'static Path {
+/// The workspace's folder.
+pub(crate) fn root() -> &'static Path {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
     workspace.expect("this crate is two folders below the workspace")
 }

@@ -6,10 +6,13 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::build::{MODULE, PROVIDER, Product};
+use crate::build::{MODULE, PROVIDER, Product, root};
 use crate::{nginx, process};
 
-/// Installs module, provider and command, and prints the lines for nginx.conf.
+/// The file name of the engine's unit for systemd.
+const UNIT: &str = "slipstream-engine.service";
+
+/// Installs module, provider, command and unit, and prints the lines for nginx.conf.
 pub(crate) fn install() -> Result<()> {
     let product = Product::expected(&nginx::debian()?);
     for file in [&product.command, &product.provider, &product.module] {
@@ -24,9 +27,12 @@ pub(crate) fn install() -> Result<()> {
     copy(&product.module, &places.module, 0o644)?;
     copy(&product.provider, &places.provider, 0o644)?;
     copy(&product.command, &places.command, 0o755)?;
+    let unit = root().join("crates/cli/systemd").join(UNIT);
+    copy(&unit, &places.unit, 0o644)?;
     println!(
         "\nAdd to the top of nginx.conf:\n  load_module modules/{MODULE};\nand inside its http block:\n  \
-         slipstream on;\nthen check with `slipstream doctor` and `nginx -t`, and reload nginx."
+         slipstream on;\nthen check with `slipstream doctor` and `nginx -t`, and reload nginx.\n\n\
+         For an engine that computes for several servers:\n  systemctl enable --now slipstream-engine"
     );
     Ok(())
 }
@@ -34,7 +40,13 @@ pub(crate) fn install() -> Result<()> {
 /// Removes what [`install`] has copied.
 pub(crate) fn uninstall() -> Result<()> {
     let places = Places::find()?;
-    for file in [&places.command, &places.provider, &places.module] {
+    let files = [
+        &places.unit,
+        &places.command,
+        &places.provider,
+        &places.module,
+    ];
+    for file in files {
         match fs::remove_file(file) {
             Ok(()) => println!("removed {}", file.display()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -51,6 +63,7 @@ struct Places {
     module: PathBuf,
     provider: PathBuf,
     command: PathBuf,
+    unit: PathBuf,
 }
 
 impl Places {
@@ -67,6 +80,7 @@ impl Places {
             module: below("/usr/lib/nginx/modules").join(MODULE),
             provider: below(modules).join(PROVIDER),
             command: below("/usr/local/bin/slipstream"),
+            unit: below("/usr/local/lib/systemd/system").join(UNIT),
         })
     }
 }

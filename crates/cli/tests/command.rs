@@ -238,6 +238,8 @@ fn every_command_has_help_with_examples() {
         &["bench", "handshake"],
         &["bench", "kernels"],
         &["bench", "load"],
+        &["engine"],
+        &["engine", "status"],
     ] {
         let output = slipstream(scratch.path())
             .args(command)

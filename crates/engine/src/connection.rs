@@ -55,7 +55,12 @@ impl Connection {
         let packet = match receive(&self.socket) {
             Ok(Some(packet)) => packet,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::Open,
-            Ok(None) | Err(_) => return Next::Close,
+            Ok(None) | Err(_) => {
+                if let Some(instance) = &self.instance {
+                    instance.abandon();
+                }
+                return Next::Close;
+            }
         };
         let message = match ToEngine::read(&packet) {
             Ok(message) => message,
@@ -128,12 +133,15 @@ impl Connection {
         let session = self.session(sessions);
         let socket = self.socket.clone();
         let counters = self.shared.counters.clone();
-        let describe = |error: io::Error| format!("the engine has no memory for an instance: {error}");
+        let describe =
+            |error: io::Error| format!("the engine has no memory for an instance: {error}");
         let (instance, requests, handover) =
             Instance::new(terms, session, socket, counters).map_err(describe)?;
         let instance = Arc::new(instance);
         let mut scheduler = self.shared.scheduler();
-        scheduler.add(instance.clone(), requests).map_err(describe)?;
+        scheduler
+            .add(instance.clone(), requests)
+            .map_err(describe)?;
         self.instance = Some(instance);
         Ok(Reply {
             message: ToClient::Opened,

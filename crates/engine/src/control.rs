@@ -16,7 +16,10 @@ use crate::listener::Listener;
 const MAXIMUM_CONNECTIONS: usize = 1024;
 
 /// How long nobody is accepted after the system had no descriptor for a connection.
-const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 
 const EVENTS: usize = 64;
 const LISTENER: u64 = 0;
@@ -75,7 +78,12 @@ impl Control {
 
     fn watch(&self, descriptor: impl AsFd, name: u64) -> io::Result<()> {
         let data = epoll::EventData::new_u64(name);
-        Ok(epoll::add(&self.epoll, descriptor, data, epoll::EventFlags::IN)?)
+        Ok(epoll::add(
+            &self.epoll,
+            descriptor,
+            data,
+            epoll::EventFlags::IN,
+        )?)
     }
 
     fn accept(&mut self) {
@@ -92,7 +100,8 @@ impl Control {
         let connection = Connection::new(socket, self.shared.clone());
         if !is_allowed {
             count(&self.shared.counters.foreign_users);
-            return connection.refuse("this user may not use the engine; start it with --allow for them");
+            return connection
+                .refuse("this user may not use the engine; start it with --allow for them");
         }
         if self.connections.len() >= MAXIMUM_CONNECTIONS {
             count(&self.shared.counters.refused_messages);

@@ -15,7 +15,7 @@ use slipstream_offload::device::wire::{Response, Slot, write_response};
 use slipstream_ring::Words;
 use slipstream_ring::bell::Bell;
 use slipstream_ring::memory::Memory;
-use slipstream_ring::ring::{Consumer, Corrupt, Producer};
+use slipstream_ring::ring::{Consumer, Corrupt, Geometry, Producer};
 
 use crate::aggregation::{Aggregator, Due};
 use crate::counters::{Counters, count, uncount};
@@ -48,6 +48,7 @@ pub(crate) struct Instance {
     memory: Arc<Memory>,
     outbox: Mutex<Outbox>,
     has_ended: AtomicBool,
+    is_abandoned: AtomicBool,
     /// The connection, to be shut down when the client has broken the rules.
     socket: Arc<OwnedFd>,
     counters: Arc<Counters>,
@@ -84,7 +85,11 @@ impl Instance {
         // A pipe, since each of its ends blocks or not by itself. Of an eventfd that both sides have the client could
         // make writes block, and fill it up.
         let (readable, event) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let for_client = [file, rustix::io::fcntl_dupfd_cloexec(&doorbell, 0)?, readable];
+        let for_client = [
+            file,
+            rustix::io::fcntl_dupfd_cloexec(&doorbell, 0)?,
+            readable,
+        ];
         let requests = Consumer::new(memory.clone(), layout.requests());
         let outbox = Outbox {
             responses: Producer::new(memory.clone(), layout.responses()),
@@ -103,6 +108,7 @@ impl Instance {
             memory,
             outbox: Mutex::new(outbox),
             has_ended: AtomicBool::new(false),
+            is_abandoned: AtomicBool::new(false),
             socket,
             counters,
         };
@@ -112,7 +118,9 @@ impl Instance {
     /// How many requests its client says can come to wait together; 0 if it does not say.
     pub(crate) fn company(&self) -> usize {
         let company = self.memory.words()[COMPANY].load(Ordering::Relaxed);
-        usize::try_from(company).map_or(self.layout.slots(), |company| company.min(self.layout.slots()))
+        usize::try_from(company).map_or(self.layout.slots(), |company| {
+            company.min(self.layout.slots())
+        })
     }
 
     /// How many more responses there will be room for, when `taken` requests have been taken so far.
@@ -181,23 +189,34 @@ impl Instance {
         self.has_ended.store(true, Ordering::Relaxed);
     }
 
+    /// Its client has gone.
+    pub(crate) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Relaxed);
+    }
+
     /// Whether it has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Relaxed)
+    }
+
+    fn wipe(&self, ring: Geometry) {
+        let words = self.memory.words();
+        let filled = words[ring.tail].load(Ordering::Relaxed);
+        let used = usize::try_from(filled).map_or(ring.slots, |filled| filled.min(ring.slots));
+        for word in &words[ring.first..ring.first + used * ring.slot_words] {
+            word.store(0, Ordering::Relaxed);
+        }
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
         uncount(&self.counters.instances);
-        // Requests that nobody has taken and responses that nobody has read may hold secrets.
-        let words = self.memory.words();
-        for (ring, counter) in [self.layout.requests(), self.layout.responses()].map(|ring| (ring, ring.tail)) {
-            let filled = words[counter].load(Ordering::Relaxed);
-            let used = usize::try_from(filled).map_or(ring.slots, |filled| filled.min(ring.slots));
-            for word in &words[ring.first..ring.first + used * ring.slot_words] {
-                word.store(0, Ordering::Relaxed);
-            }
+        // Requests that nobody has taken may hold secrets.
+        self.wipe(self.layout.requests());
+        // So may responses that nobody has read, but a client that is still there may read them yet.
+        if self.is_abandoned.load(Ordering::Relaxed) {
+            self.wipe(self.layout.responses());
         }
     }
 }

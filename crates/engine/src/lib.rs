@@ -4,10 +4,9 @@
 //! Batches that mix clients fill where those of a single client would not, and the private keys live in this process
 //! only. What both sides say to each other is defined in [`slipstream_offload::device`].
 //!
-//! One [control] thread listens on the socket and answers messages: it makes [sessions](session), which hold keys, and
-//! [instances](instance), which hold a pair of rings. A [worker] thread for each core takes requests in turn
-//! ([scheduler]), computes them and fills the response rings. No client is trusted: whatever one does ends its own
-//! connection at most.
+//! One thread listens on the socket and answers messages (`control`): it makes sessions, which hold keys, and instances,
+//! which hold a pair of rings. A thread for each core (`worker`) takes requests in turn (`scheduler`), computes them and
+//! fills the response rings. No client is trusted: whatever one does ends its own connection at most.
 
 mod aggregation;
 mod connection;
@@ -19,6 +18,7 @@ mod pace;
 mod queues;
 mod scheduler;
 mod session;
+mod sleep;
 mod validation;
 mod worker;
 
@@ -42,9 +42,6 @@ use listener::Listener;
 use scheduler::Scheduler;
 use worker::Worker;
 
-/// How long a batch that is not full waits for more requests, unless the options say otherwise.
-pub const LINGER: Duration = Duration::from_micros(100);
-
 /// What an engine is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -56,8 +53,9 @@ pub struct Options {
     pub backend: Backend,
     /// The users that may connect, beside root and the engine's own.
     pub allow: Vec<u32>,
-    /// How long a batch that is not full waits for requests of jobs that clients say are under way.
-    pub linger: Duration,
+    /// How long a batch that is not full waits for requests of jobs that clients say are under way; without, as long as a
+    /// batch of its kind takes.
+    pub linger: Option<Duration>,
     /// The card that is simulated, if one is.
     pub pace: Option<Pace>,
 }
@@ -91,9 +89,8 @@ impl Engine {
         check(&options)?;
         let listener = Listener::bind(&options.socket, &options.allow)?;
         let counters = Arc::new(Counters::default());
-        let scheduler = Scheduler::new(&options, counters.clone())?;
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        scheduler.stop_on(&stop)?;
+        let scheduler = Scheduler::new(&options, counters.clone(), &stop)?;
         let shared = Arc::new(Shared {
             scheduler: Mutex::new(scheduler),
             counters,
@@ -144,7 +141,6 @@ impl Drop for Engine {
         self.shared.stopping.store(true, Ordering::Relaxed);
         // The counter of an event never fills up with this one write.
         let _ = rustix::io::write(&self.shared.stop, &1_u64.to_ne_bytes());
-        self.shared.scheduler().wake();
         for thread in self.threads.drain(..) {
             // A thread that has panicked has said so.
             let _ = thread.join();
@@ -175,7 +171,10 @@ fn check(options: &Options) -> io::Result<()> {
     if !options.backend.is_available() {
         let missing: Vec<&str> = options.backend.missing().collect();
         let name = options.backend.name();
-        return invalid(format!("{name} lanes need a CPU with {}", missing.join(" and ")));
+        return invalid(format!(
+            "{name} lanes need a CPU with {}",
+            missing.join(" and ")
+        ));
     }
     if options.pace.as_ref().is_some_and(|pace| pace.engines == 0) {
         return invalid("a simulated card needs at least one engine".to_owned());

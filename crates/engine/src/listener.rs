@@ -55,7 +55,9 @@ impl Listener {
     pub(crate) fn accept(&self) -> io::Result<(OwnedFd, bool)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let connection = rustix::net::accept_with(&self.socket, flags)?;
-        let user = rustix::net::sockopt::socket_peercred(&connection)?.uid.as_raw();
+        let user = rustix::net::sockopt::socket_peercred(&connection)?
+            .uid
+            .as_raw();
         let own = rustix::process::geteuid().as_raw();
         let is_allowed = user == 0 || user == own || self.allow.contains(&user);
         Ok((connection, is_allowed))
@@ -124,5 +126,8 @@ fn check_directory(path: &Path) -> io::Result<()> {
 }
 
 fn explain(path: &Path, text: &str, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {text} ({error})", path.display()))
+    io::Error::new(
+        error.kind(),
+        format!("{}: {text} ({error})", path.display()),
+    )
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use slipstream_lanes::ec::Curve;
 use slipstream_lanes::rsa::Size;
 use slipstream_offload::Kind;
+use slipstream_offload::ahead::Group;
 
 /// How fast the card is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,16 +27,21 @@ impl Pace {
     ///
     /// RSA-2048 and RSA-4096 are from QWEB, table 2. The others are not in that table and derived: RSA-3072 by the power
     /// law between these two; operations on P-256 and X25519 from the limit of 40,000 ECDHE-RSA handshakes a second on
-    /// 75 engines (QTLS, figure 7b), each of which takes a signature of 745 us and two operations on a curve; on P-384
-    /// from P-256 by the third power of the length.
+    /// 75 engines (QTLS, figure 7b), each of which takes a signature of 745 us and two operations on a curve, a new key and
+    /// an exchange; on P-384 from P-256 by the third power of the length.
     pub fn dh8970(engines: usize) -> Self {
         let latency = |kind| {
             Duration::from_micros(match kind {
                 Kind::Rsa(Size::Rsa2048) => 745,
                 Kind::Rsa(Size::Rsa3072) => 2_360,
                 Kind::Rsa(Size::Rsa4096) => 5_332,
-                Kind::X25519 | Kind::Ecdh(Curve::P256) | Kind::Ecdsa(Curve::P256) => 565,
-                Kind::Ecdh(Curve::P384) | Kind::Ecdsa(Curve::P384) => 1_900,
+                Kind::X25519
+                | Kind::Ecdh(Curve::P256)
+                | Kind::Ecdsa(Curve::P256)
+                | Kind::KeyPair(Group::X25519 | Group::P256) => 565,
+                Kind::Ecdh(Curve::P384) | Kind::Ecdsa(Curve::P384) | Kind::KeyPair(Group::P384) => {
+                    1_900
+                }
             })
         };
         Self {

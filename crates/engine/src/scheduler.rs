@@ -7,10 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrayvec::ArrayVec;
-use rustix::event::{EventfdFlags, epoll};
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
-use slipstream_lanes::{Backend, LANES};
+use slipstream_lanes::Backend;
 use slipstream_offload::device::wire::{Malformed, Outcome, Response, Slot, read_request};
 use slipstream_offload::{Kind, Operation};
 use slipstream_ring::memory::Memory;
@@ -21,13 +18,14 @@ use crate::counters::{Counters, count};
 use crate::instance::Instance;
 use crate::pace::Card;
 use crate::queues::{Choice, Queues};
+use crate::sleep::Sleep;
 use crate::validation;
 
 /// The rings of all clients, what was taken from them, and what is due later. Engine threads share it, under a lock.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     backend: Backend,
-    linger: Duration,
+    linger: Option<Duration>,
     card: Option<Card>,
     clients: Vec<Client>,
     /// Whose turn it is, and how many requests it has left in it.
@@ -38,19 +36,6 @@ pub(crate) struct Scheduler {
     signals: VecDeque<(Instant, Arc<Instance>)>,
     sleep: Sleep,
     counters: Arc<Counters>,
-}
-
-/// What engine threads sleep on.
-#[derive(Debug)]
-struct Sleep {
-    /// Doorbells, the timer and the wake-up call. They are edge-triggered: nobody reads them, and each wakes one thread.
-    epoll: Arc<OwnedFd>,
-    timer: OwnedFd,
-    deadline: Option<Instant>,
-    call: OwnedFd,
-    sleepers: usize,
-    /// Whether a bell may say that somebody sleeps.
-    is_armed: bool,
 }
 
 #[derive(Debug)]
@@ -81,7 +66,7 @@ pub(crate) struct Held {
 }
 
 /// Requests that are computed together.
-pub(crate) type Batch = ArrayVec<Request, LANES>;
+pub(crate) type Batch = Vec<Request>;
 
 /// What an engine thread does next.
 #[derive(Debug)]
@@ -97,19 +82,29 @@ pub(crate) enum Step {
 }
 
 impl Scheduler {
-    pub(crate) fn new(options: &Options, counters: Arc<Counters>) -> io::Result<Self> {
-        let card = options.pace.as_ref().map(|pace| Card::new(pace, Instant::now()));
+    /// Its threads stop when `stop` is readable.
+    ///
+    /// # Errors
+    /// If the system has no descriptors for it.
+    pub(crate) fn new(
+        options: &Options,
+        counters: Arc<Counters>,
+        stop: &OwnedFd,
+    ) -> io::Result<Self> {
+        let card = options
+            .pace
+            .as_ref()
+            .map(|pace| Card::new(pace, Instant::now()));
         Ok(Self {
             backend: options.backend,
-            // The simulated latency is longer.
-            linger: card.as_ref().map_or(options.linger, |_| Duration::ZERO),
+            linger: options.linger,
             card,
             clients: Vec::new(),
             turn: (0, 0),
             queues: Queues::default(),
             held: BinaryHeap::new(),
             signals: VecDeque::new(),
-            sleep: Sleep::new()?,
+            sleep: Sleep::new(stop)?,
             counters,
         })
     }
@@ -119,20 +114,15 @@ impl Scheduler {
         self.sleep.epoll.clone()
     }
 
-    /// All engine threads shall wake up, and stay awake, when `stop` is readable.
-    ///
-    /// # Errors
-    /// If the system cannot watch it.
-    pub(crate) fn stop_on(&self, stop: &OwnedFd) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(0);
-        Ok(epoll::add(&*self.sleep.epoll, stop, data, epoll::EventFlags::IN)?)
-    }
-
     /// Takes a new client in.
     ///
     /// # Errors
     /// If the system cannot watch its doorbell.
-    pub(crate) fn add(&mut self, instance: Arc<Instance>, requests: Consumer<Arc<Memory>>) -> io::Result<()> {
+    pub(crate) fn add(
+        &mut self,
+        instance: Arc<Instance>,
+        requests: Consumer<Arc<Memory>>,
+    ) -> io::Result<()> {
         self.sleep.watch(&instance.doorbell)?;
         if self.sleep.is_armed {
             instance.bell.arm();
@@ -149,11 +139,14 @@ impl Scheduler {
     /// The client has gone: what waits is dropped, and what is being computed will be.
     pub(crate) fn remove(&mut self, instance: &Arc<Instance>) {
         instance.end();
-        // Explicitly, since the client may keep the doorbell open.
-        let _ = epoll::delete(&*self.sleep.epoll, &instance.doorbell);
+        self.sleep.forget(&instance.doorbell);
         self.leave(instance);
-        self.queues.discard(|request| Arc::ptr_eq(&request.instance, instance));
-        self.signals.retain(|(_, waiting)| !Arc::ptr_eq(waiting, instance));
+        self.queues
+            .discard(|request| Arc::ptr_eq(&request.instance, instance));
+        self.held
+            .retain(|held| !Arc::ptr_eq(&held.instance, instance));
+        self.signals
+            .retain(|(_, waiting)| !Arc::ptr_eq(waiting, instance));
     }
 
     /// Takes the client out of the round. If it was its turn, it is that of the next.
@@ -178,19 +171,18 @@ impl Scheduler {
         self.sleep.sleepers -= 1;
     }
 
-    /// Wakes an engine thread that sleeps. The engine ends: that one wakes the next.
-    pub(crate) fn wake(&self) {
-        self.sleep.call();
-    }
-
-    /// The response is due later.
+    /// The response is due later, if its client is still there.
     pub(crate) fn hold(&mut self, held: Held) {
-        self.held.push(held);
+        if !held.instance.has_ended() {
+            self.held.push(held);
+        }
     }
 
-    /// The client is to be woken later.
+    /// The client is to be woken later, if it is still there.
     pub(crate) fn signal_at(&mut self, deadline: Instant, instance: Arc<Instance>) {
-        self.signals.push_back((deadline, instance));
+        if !instance.has_ended() {
+            self.signals.push_back((deadline, instance));
+        }
     }
 
     /// A batch of this kind has taken so long.
@@ -204,7 +196,11 @@ impl Scheduler {
         if self.held.peek().is_some_and(|held| held.release <= now) {
             return Step::Deliver(self.held.pop().expect("just seen"));
         }
-        if self.signals.front().is_some_and(|(deadline, _)| *deadline <= now) {
+        if self
+            .signals
+            .front()
+            .is_some_and(|(deadline, _)| *deadline <= now)
+        {
             return Step::Signal(self.signals.pop_front().expect("just seen").1);
         }
         self.sweep(now);
@@ -220,7 +216,7 @@ impl Scheduler {
             self.sleep.sleepers += 1;
             return Step::Sleep;
         };
-        let batch = self.queues.take(kind);
+        let batch = self.queues.take(kind, self.linger);
         if self.sleep.sleepers == 0 {
             self.disarm();
         } else {
@@ -229,8 +225,9 @@ impl Scheduler {
         Step::Compute(batch)
     }
 
-    /// While this thread computes, another one looks after what is left.
+    /// While this thread computes, another one looks after what is left, in rings too.
     fn hand_over(&mut self, now: Instant) {
+        self.sweep(now);
         let choice = self.choose(now);
         match choice {
             Choice::Batch(_) => self.sleep.call(),
@@ -241,7 +238,12 @@ impl Scheduler {
     }
 
     fn choose(&self, now: Instant) -> Choice {
-        let company = || self.clients.iter().map(|client| client.instance.company()).sum();
+        let company = || {
+            self.clients
+                .iter()
+                .map(|client| client.instance.company())
+                .sum()
+        };
         self.queues.choose(now, self.linger, company)
     }
 
@@ -274,7 +276,8 @@ impl Scheduler {
     /// them all, since each is on its way from when it arrives.
     fn sweep(&mut self, now: Instant) {
         let mut without = 0;
-        while without < self.clients.len() && (self.card.is_some() || !self.queues.has_full_batch()) {
+        while without < self.clients.len() && (self.card.is_some() || !self.queues.has_full_batch())
+        {
             let (index, left) = self.turn;
             if left > 0 && self.take(index, now) {
                 self.turn.1 -= 1;
@@ -352,56 +355,6 @@ impl Client {
         self.allowance -= 1;
         self.taken += 1;
         Ok(true)
-    }
-}
-
-impl Sleep {
-    fn new() -> io::Result<Self> {
-        let sleep = Self {
-            epoll: Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?),
-            timer: rustix::time::timerfd_create(
-                TimerfdClockId::Monotonic,
-                TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
-            )?,
-            deadline: None,
-            call: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            sleepers: 0,
-            is_armed: false,
-        };
-        sleep.watch(&sleep.timer)?;
-        sleep.watch(&sleep.call)?;
-        Ok(sleep)
-    }
-
-    fn watch(&self, descriptor: &OwnedFd) -> io::Result<()> {
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&*self.epoll, descriptor, epoll::EventData::new_u64(0), flags)?;
-        Ok(())
-    }
-
-    /// Wakes a thread that sleeps.
-    fn call(&self) {
-        // Its counter is never read, and does not overflow in the life of a machine.
-        let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
-    }
-
-    /// Wakes a thread then, at the earliest; or never.
-    fn set_timer(&mut self, now: Instant, deadline: Option<Instant>) {
-        if self.deadline == deadline {
-            return;
-        }
-        self.deadline = deadline;
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // A duration of zero would mean never.
-        let left = deadline.map(|deadline| (deadline - now).max(Duration::from_nanos(1)));
-        let timer = Itimerspec {
-            it_interval: zero,
-            it_value: left.map_or(zero, |left| {
-                Timespec::try_from(left).expect("deadlines are near")
-            }),
-        };
-        rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &timer)
-            .expect("a timer of our own, and a time that it can be set to");
     }
 }
 

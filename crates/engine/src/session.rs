@@ -48,7 +48,11 @@ impl Session {
     ///
     /// # Errors
     /// Why it cannot be used.
-    pub(crate) fn register(&self, backend: Backend, key: message::Key<'_>) -> Result<Handle, String> {
+    pub(crate) fn register(
+        &self,
+        backend: Backend,
+        key: message::Key<'_>,
+    ) -> Result<Handle, String> {
         let key = prepare(backend, key)?;
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         let known = keys.iter().find(|(_, known)| known.is_same(&key));
@@ -56,7 +60,9 @@ impl Session {
             return Ok(Handle(*handle));
         }
         if keys.len() >= MAXIMUM_KEYS {
-            return Err(format!("the engine holds {MAXIMUM_KEYS} keys for this client, its limit"));
+            return Err(format!(
+                "the engine holds {MAXIMUM_KEYS} keys for this client, its limit"
+            ));
         }
         loop {
             // Unguessable, so that a client that confuses sessions never uses the wrong key.
@@ -90,16 +96,16 @@ impl Session {
 
     /// Whether that is its token, in constant time.
     pub(crate) fn is_joined_with(&self, token: &Token) -> bool {
-        self.token
-            .get()
-            .is_some_and(|own| own.ct_eq(token).into())
+        self.token.get().is_some_and(|own| own.ct_eq(token).into())
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         let keys = self.keys.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.counters.keys.fetch_sub(keys.len() as u64, Ordering::Relaxed);
+        self.counters
+            .keys
+            .fetch_sub(keys.len() as u64, Ordering::Relaxed);
         self.counters.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -111,10 +117,13 @@ impl fmt::Debug for Session {
 }
 
 impl Key {
-    /// Of an ECDSA key nothing public is known here to tell it by.
+    /// Of an ECDSA key nothing public is known here to tell it by; the private keys are compared in constant time.
     fn is_same(&self, other: &Key) -> bool {
         match (self, other) {
             (Key::Rsa(one), Key::Rsa(other)) => one.modulus_bytes() == other.modulus_bytes(),
+            (Key::Ec(one), Key::Ec(other)) => {
+                one.curve() == other.curve() && one.private().ct_eq(&other.private()).into()
+            }
             _ => false,
         }
     }

@@ -11,7 +11,11 @@ const DIGEST_BYTES: std::ops::RangeInclusive<usize> = 1..=64;
 
 /// The operation that `request` asks for; `None` if its client has no such key, if lengths do not fit, or if the lanes do
 /// not compute its kind. Values are checked when it is computed.
-pub(crate) fn operation(backend: Backend, session: &Session, request: Request) -> Option<Operation> {
+pub(crate) fn operation(
+    backend: Backend,
+    session: &Session,
+    request: Request,
+) -> Option<Operation> {
     let (first, second) = (request.first, request.second);
     let lengths = (first.as_slice().len(), second.as_slice().len());
     match request.kind {
@@ -29,6 +33,9 @@ pub(crate) fn operation(backend: Backend, session: &Session, request: Request) -
             }
             _ => None,
         },
+        Kind::KeyPair(group) => {
+            (group.is_offered(backend) && lengths == (0, 0)).then_some(Operation::KeyPair(group))
+        }
         Kind::X25519 => {
             let is_offered = x25519::offered(backend);
             (is_offered && lengths == (x25519::KEY_BYTES, x25519::KEY_BYTES)).then_some(

@@ -34,7 +34,10 @@ pub(crate) fn pin(core: usize) -> io::Result<()> {
     }
     rustix::thread::sched_setaffinity(None, &set).map_err(|error| {
         let error = io::Error::from(error);
-        io::Error::new(error.kind(), format!("cannot compute on core {core}: {error}"))
+        io::Error::new(
+            error.kind(),
+            format!("cannot compute on core {core}: {error}"),
+        )
     })?;
     // Deadlines are tens of microseconds away, and the kernel may be 50 late otherwise. Without it they are just that.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
@@ -84,7 +87,6 @@ impl Worker {
             }
             has_slept = false;
         }
-        self.shared.scheduler().wake();
     }
 
     fn next_step(&mut self, has_slept: bool) -> Step {
@@ -153,8 +155,8 @@ impl Worker {
         let backend = self.shared.backend;
         let operations = batch.iter().map(|request| &request.operation);
         let mut answers = batch::compute(backend, &mut self.workspace, operations);
-        // Of the random numbers for signatures one in 2^32 is out of range. Another will not be.
-        if matches!(kind, Kind::Ecdsa(_)) {
+        // Of the random numbers for signatures and key pairs one in 2^32 is out of range. Another will not be.
+        if matches!(kind, Kind::Ecdsa(_) | Kind::KeyPair(_)) {
             for (request, answer) in batch.iter().zip(&mut answers) {
                 if matches!(answer, Answer::Software(_)) {
                     let again = std::iter::once(&request.operation);

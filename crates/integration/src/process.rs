@@ -39,37 +39,6 @@ pub fn anonymous_memory(pid: u32) -> u64 {
     kilobytes * 1024
 }
 
-#[cfg(test)]
-mod tests {
-    use std::process::Command;
-
-    use super::*;
-
-    #[test]
-    fn a_zombie_does_not_run() {
-        let mut child = Command::new("true").spawn().unwrap();
-        crate::eventually("the child has exited", || !is_running(child.id()));
-        child.wait().unwrap();
-        assert!(is_running(std::process::id()));
-    }
-
-    #[test]
-    fn descriptors_and_memory_of_this_process_are_seen() {
-        let before = descriptors(std::process::id());
-        let files: Vec<fs::File> = (0..64)
-            .map(|_| fs::File::open("/dev/null").unwrap())
-            .collect();
-        // Other tests of this program open and close files of their own.
-        assert!(descriptors(std::process::id()) >= before + files.len() - 32);
-
-        const BYTES: usize = 64 << 20;
-        let before = anonymous_memory(std::process::id());
-        let memory = std::hint::black_box(vec![1_u8; BYTES]);
-        let grown = anonymous_memory(std::process::id()) - before;
-        assert!(grown > memory.len() as u64 / 2, "{grown}");
-    }
-}
-
 /// Tells nginx to finish what it has begun, and then to exit.
 ///
 /// # Panics
@@ -103,4 +72,35 @@ pub fn memory(pid: u32) -> Vec<u8> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_zombie_does_not_run() {
+        let mut child = Command::new("true").spawn().unwrap();
+        crate::eventually("the child has exited", || !is_running(child.id()));
+        child.wait().unwrap();
+        assert!(is_running(std::process::id()));
+    }
+
+    #[test]
+    fn descriptors_and_memory_of_this_process_are_seen() {
+        let before = descriptors(std::process::id());
+        let files: Vec<fs::File> = (0..64)
+            .map(|_| fs::File::open("/dev/null").unwrap())
+            .collect();
+        // Other tests of this program open and close files of their own.
+        assert!(descriptors(std::process::id()) >= before + files.len() - 32);
+
+        const BYTES: usize = 64 << 20;
+        let before = anonymous_memory(std::process::id());
+        let memory = std::hint::black_box(vec![1_u8; BYTES]);
+        let grown = anonymous_memory(std::process::id()) - before;
+        assert!(grown > memory.len() as u64 / 2, "{grown}");
+    }
 }

@@ -6,6 +6,7 @@ use slipstream_lanes::rsa::{self, Workspace};
 use slipstream_lanes::{Backend, LANES, x25519};
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::key_pair::{self, Group, Room};
 use crate::request::{Answer, Kind, Operand, Operation, Output, Reason};
 
 /// The answers to `operations`, in their order.
@@ -28,6 +29,7 @@ pub fn compute<'a>(
         Kind::X25519 => x25519(backend, &operations, &mut outputs),
         Kind::Ecdh(curve) => ecdh(backend, curve, &operations, &mut outputs),
         Kind::Ecdsa(curve) => ecdsa(backend, curve, &operations, &mut outputs),
+        Kind::KeyPair(group) => key_pairs(backend, group, &mut outputs),
     };
     let answer = |(output, succeeded)| match succeeded {
         true => Answer::Computed(output),
@@ -126,6 +128,18 @@ fn ecdsa(
     outcomes.iter().map(Result::is_ok).collect()
 }
 
+fn key_pairs(backend: Backend, group: Group, outputs: &mut [Output]) -> Succeeded {
+    let mut rooms: ArrayVec<Room<'_>, LANES> = outputs
+        .iter_mut()
+        .map(|output| {
+            let (private, public) = output.as_mut_slice().split_at_mut(group.private_bytes());
+            Room { private, public }
+        })
+        .collect();
+    key_pair::generate(backend, group, &mut rooms)
+        .unwrap_or_else(|_| rooms.iter().map(|_| false).collect())
+}
+
 const LONGEST_SCALAR: usize = 48;
 
 /// A candidate by rejection sampling (FIPS 186-5, appendix A.3.2). One that is out of range, as one in 2^32 is, or which
@@ -140,3 +154,59 @@ fn random_scalar(curve: Curve) -> Zeroizing<[u8; LONGEST_SCALAR]> {
 
 /// Which operations succeeded.
 type Succeeded = ArrayVec<bool, LANES>;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_batch_of_any_size_makes_key_pairs() {
+        let mut workspace = Workspace::new();
+        let mut seen = HashSet::new();
+        for backend in Backend::available() {
+            for group in Group::ALL {
+                if !group.is_offered(backend) {
+                    continue;
+                }
+                for live in 1..=LANES {
+                    let operation = Operation::KeyPair(group);
+                    let operations = std::iter::repeat_n(&operation, live);
+                    let answers = compute(backend, &mut workspace, operations);
+                    assert_eq!(answers.len(), live);
+                    for answer in answers {
+                        let Answer::Computed(pair) = answer else {
+                            panic!("{group:?}: {answer:?}");
+                        };
+                        assert_eq!(pair.as_slice().len(), Kind::KeyPair(group).output_bytes());
+                        let (private, public) = pair.as_slice().split_at(group.private_bytes());
+                        assert_eq!(public, public_key(group, private), "{group:?} {live}");
+                        assert!(seen.insert(private.to_vec()), "given twice");
+                    }
+                }
+            }
+        }
+    }
+
+    fn public_key(group: Group, private: &[u8]) -> Vec<u8> {
+        let mut public = vec![0; group.public_bytes()];
+        match group.curve() {
+            None => {
+                assert_eq!((private[0] & 7, private[31] >> 6), (0, 1), "clamped");
+                let private = private.try_into().expect("as long as a key");
+                let public = (&mut *public).try_into().expect("as long as a key");
+                x25519::public_keys(
+                    Backend::Portable,
+                    &mut [x25519::PublicKey { private, public }],
+                );
+            }
+            Some(curve) => {
+                let public = &mut public;
+                let operation = ec::PublicKey { private, public };
+                ec::public_keys(Backend::Portable, curve, &mut [operation])[0].expect("in range");
+            }
+        }
+        public
+    }
+}

@@ -31,10 +31,11 @@ pub fn calibrate(backend: Backend, mut software: impl FnMut(Kind) -> Option<Dura
     for kind in Kind::ALL {
         for _ in 0..ROUNDS {
             keep_least(&mut costs.software[kind.index()], software(kind));
-            keep_least(
-                &mut costs.batch[kind.index()],
-                batch(backend, kind, &mut workspace),
-            );
+            let mut batch = |live| batch(backend, kind, live, &mut workspace);
+            keep_least(&mut costs.batch[kind.index()], batch(LANES));
+            if let Kind::Rsa(_) = kind {
+                keep_least(&mut costs.half_batch[kind.index()], batch(LANES / 2));
+            }
         }
     }
     costs
@@ -71,9 +72,9 @@ fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What a batch costs; `None` if the backend does not offer the kind.
-fn batch(backend: Backend, kind: Kind, workspace: &mut Workspace) -> Option<Duration> {
-    let operations: Vec<Operation> = (0..LANES)
+/// What a batch with this many live lanes costs; `None` if the backend does not offer the kind.
+fn batch(backend: Backend, kind: Kind, live: usize, workspace: &mut Workspace) -> Option<Duration> {
+    let operations: Vec<Operation> = (0..live)
         .map(|_| example(backend, kind))
         .collect::<Option<_>>()?;
     Some(least(|| {
@@ -98,7 +99,7 @@ fn example(backend: Backend, kind: Kind) -> Option<Operation> {
             private: Operand::new(&vec![1; curve.bytes()]),
             peer: Operand::new(&example_point(curve)),
         },
-        Kind::X25519 | Kind::Ecdh(_) | Kind::Ecdsa(_) => return None,
+        Kind::X25519 | Kind::Ecdh(_) | Kind::Ecdsa(_) | Kind::KeyPair(_) => return None,
     };
     Some(operation)
 }

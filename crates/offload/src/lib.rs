@@ -23,6 +23,7 @@ pub mod fiber;
 #[cfg(test)]
 mod fork_test;
 pub mod instance;
+mod key_pair;
 mod pages;
 pub mod pause;
 pub mod policy;

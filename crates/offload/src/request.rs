@@ -7,6 +7,8 @@ use slipstream_lanes::ec::{Curve, SigningKey};
 use slipstream_lanes::{rsa, x25519};
 use zeroize::Zeroizing;
 
+use crate::key_pair::Group;
+
 /// The largest operand of any operation in bytes: an RSA-4096 residue.
 pub const OPERAND_BYTES: usize = 512;
 
@@ -52,11 +54,15 @@ pub enum Kind {
     Ecdh(Curve),
     /// An ECDSA signature (FIPS 186-5, section 6.4).
     Ecdsa(Curve),
+    /// An ephemeral key pair.
+    KeyPair(Group),
 }
 
 impl Kind {
     /// How many there are.
-    pub const COUNT: usize = rsa::Size::ALL.len() + 1 + 2 * Curve::ALL.len();
+    pub const COUNT: usize = Kind::BEFORE_KEY_PAIRS + Group::ALL.len();
+
+    const BEFORE_KEY_PAIRS: usize = rsa::Size::ALL.len() + 1 + 2 * Curve::ALL.len();
 
     /// Every kind, in the order of [`Kind::index`].
     pub const ALL: [Kind; Kind::COUNT] = [
@@ -68,6 +74,9 @@ impl Kind {
         Kind::Ecdh(Curve::P384),
         Kind::Ecdsa(Curve::P256),
         Kind::Ecdsa(Curve::P384),
+        Kind::KeyPair(Group::X25519),
+        Kind::KeyPair(Group::P256),
+        Kind::KeyPair(Group::P384),
     ];
 
     /// Position in tables that hold one entry per kind.
@@ -77,6 +86,7 @@ impl Kind {
             Kind::X25519 => rsa::Size::ALL.len(),
             Kind::Ecdh(curve) => rsa::Size::ALL.len() + 1 + curve.index(),
             Kind::Ecdsa(curve) => rsa::Size::ALL.len() + 1 + Curve::ALL.len() + curve.index(),
+            Kind::KeyPair(group) => Kind::BEFORE_KEY_PAIRS + group.index(),
         }
     }
 
@@ -91,6 +101,9 @@ impl Kind {
             Kind::Ecdh(Curve::P384) => "P-384",
             Kind::Ecdsa(Curve::P256) => "ECDSA-P-256",
             Kind::Ecdsa(Curve::P384) => "ECDSA-P-384",
+            Kind::KeyPair(Group::X25519) => "KEY-X25519",
+            Kind::KeyPair(Group::P256) => "KEY-P-256",
+            Kind::KeyPair(Group::P384) => "KEY-P-384",
         }
     }
 
@@ -101,6 +114,7 @@ impl Kind {
             Kind::X25519 => x25519::KEY_BYTES,
             Kind::Ecdh(curve) => curve.bytes(),
             Kind::Ecdsa(curve) => 2 * curve.bytes(),
+            Kind::KeyPair(group) => group.private_bytes() + group.public_bytes(),
         }
     }
 }
@@ -140,6 +154,8 @@ pub enum Operation {
         /// The digest of the message.
         digest: Operand,
     },
+    /// A new key pair: private key and public key as in a [`KeyPair`](crate::ahead::KeyPair), one after the other.
+    KeyPair(Group),
     /// An operation with a private key that this process does not have: a [device](crate::device) holds it.
     Held {
         /// RSA or ECDSA.
@@ -160,7 +176,9 @@ impl Operation {
     /// The class under which this operation is counted while in flight.
     pub fn class(&self) -> Class {
         match self.kind() {
-            Kind::Rsa(_) | Kind::X25519 | Kind::Ecdh(_) | Kind::Ecdsa(_) => Class::Asymmetric,
+            Kind::Rsa(_) | Kind::X25519 | Kind::Ecdh(_) | Kind::Ecdsa(_) | Kind::KeyPair(_) => {
+                Class::Asymmetric
+            }
         }
     }
 
@@ -171,6 +189,7 @@ impl Operation {
             Operation::X25519 { .. } => Kind::X25519,
             Operation::Ecdh { curve, .. } => Kind::Ecdh(*curve),
             Operation::Ecdsa { key, .. } => Kind::Ecdsa(key.curve()),
+            Operation::KeyPair(group) => Kind::KeyPair(*group),
             Operation::Held { kind, .. } => *kind,
         }
     }

@@ -103,8 +103,8 @@ impl DefaultProvider {
             Kind::X25519 => curve::software_cost(self, Group::X25519),
             Kind::Ecdh(Curve::P256) => curve::software_cost(self, Group::P256),
             Kind::Ecdh(Curve::P384) => curve::software_cost(self, Group::P384),
-            // Signatures are left to OpenSSL one by one: only a device takes them, and it is not measured.
-            Kind::Ecdsa(_) => None,
+            // Left to OpenSSL one by one: only a device takes them, and it is not measured.
+            Kind::Ecdsa(_) | Kind::KeyPair(_) => None,
         }
     }
 }

@@ -80,7 +80,16 @@ mod tests {
         assert!(seconds("nan").is_err());
         assert!(seconds("1e9").is_err());
         assert_eq!(seconds("0.5").unwrap().as_millis(), 500);
-        for text in ["", "5", "us", "-1us", "1s", "1.5ms", "1001ms", "18446744073709551615ms"] {
+        for text in [
+            "",
+            "5",
+            "us",
+            "-1us",
+            "1s",
+            "1.5ms",
+            "1001ms",
+            "18446744073709551615ms",
+        ] {
             assert!(short_time(text).is_err(), "{text}");
         }
         assert_eq!(short_time("100us").unwrap().as_micros(), 100);

@@ -44,7 +44,7 @@ pub(crate) fn options(socket: &Path) -> Options {
         cores: vec![core.expect("a core")],
         backend: Backend::detect().unwrap_or(Backend::Portable),
         allow: Vec::new(),
-        linger: Duration::ZERO,
+        linger: Some(Duration::ZERO),
         pace: None,
     }
 }
@@ -200,7 +200,9 @@ pub(crate) fn register(connection: &Connection, size: Size) -> Handle {
 
 /// Something as long as the modulus, and less than it.
 pub(crate) fn padded(size: Size, seed: u8) -> Vec<u8> {
-    let mut message: Vec<u8> = (0..size.bytes()).map(|n| (n as u8).wrapping_mul(seed)).collect();
+    let mut message: Vec<u8> = (0..size.bytes())
+        .map(|n| (n as u8).wrapping_mul(seed))
+        .collect();
     message[..2].copy_from_slice(&[0, 1]);
     message
 }
@@ -222,7 +224,10 @@ pub(crate) fn verifies(size: Size, message: &[u8], signature: &[u8]) -> bool {
 pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     let deadline = std::time::Instant::now() + PATIENCE;
     while !condition() {
-        assert!(std::time::Instant::now() < deadline, "it never comes to hold");
+        assert!(
+            std::time::Instant::now() < deadline,
+            "it never comes to hold"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -11,9 +11,7 @@ use slipstream_offload::device::message::Key;
 use slipstream_offload::device::wire::Outcome;
 use slipstream_offload::{Handle, Kind};
 
-use crate::client::{
-    Client, PATIENCE, TestEngine, client_options, padded, register, verifies,
-};
+use crate::client::{Client, PATIENCE, TestEngine, client_options, padded, register, verifies};
 
 const SIZE: Size = Size::Rsa2048;
 
@@ -38,7 +36,10 @@ fn a_token_joins_the_keys_of_another_connection() {
     let token = holder.grant(PATIENCE).expect("a token");
     assert_eq!(holder.grant(PATIENCE).expect("a token"), token);
     let join = |token| {
-        let options = slipstream_offload::device::Options { token: Some(token), ..client_options() };
+        let options = slipstream_offload::device::Options {
+            token: Some(token),
+            ..client_options()
+        };
         let connection = engine.connect();
         let instance = connection.open(&options, PATIENCE);
         instance.map(|_| ()).map_err(|error| error.kind())
@@ -48,7 +49,10 @@ fn a_token_joins_the_keys_of_another_connection() {
     assert_eq!(join(wrong), Err(io::ErrorKind::PermissionDenied));
     assert_eq!(join([0; 32]), Err(io::ErrorKind::PermissionDenied));
 
-    let options = slipstream_offload::device::Options { token: Some(token), ..client_options() };
+    let options = slipstream_offload::device::Options {
+        token: Some(token),
+        ..client_options()
+    };
     let mut joined = Client::new(engine.connect(), &options);
     // The keys live as long as anyone who uses them.
     drop(holder);
@@ -57,7 +61,11 @@ fn a_token_joins_the_keys_of_another_connection() {
     assert!(verifies(SIZE, &padded(SIZE, 2), &joined.computed().1));
     drop(joined);
     engine.wait_until(|status| (status.sessions, status.keys) == (0, 0));
-    assert_eq!(join(token), Err(io::ErrorKind::PermissionDenied), "the session has gone");
+    assert_eq!(
+        join(token),
+        Err(io::ErrorKind::PermissionDenied),
+        "the session has gone"
+    );
 }
 
 #[test]
@@ -67,7 +75,10 @@ fn keys_of_its_own_cannot_be_mixed_with_those_of_another() {
     register(&holder, SIZE);
     register(&other, SIZE);
     let token = Some(holder.grant(PATIENCE).expect("a token"));
-    let options = slipstream_offload::device::Options { token, ..client_options() };
+    let options = slipstream_offload::device::Options {
+        token,
+        ..client_options()
+    };
     let refused = other.open(&options, PATIENCE).expect_err("keys of its own");
     assert!(refused.to_string().contains("keys of its own"), "{refused}");
     // Its own token joins what it is in already.
@@ -85,18 +96,50 @@ fn the_same_rsa_key_has_the_same_handle() {
 }
 
 #[test]
+fn the_same_ecdsa_key_has_the_same_handle() {
+    let engine = TestEngine::start();
+    let connection = engine.connect();
+    let register = |curve, private: &[u8]| {
+        let handle = connection.register(Key::Ec { curve, private }, PATIENCE);
+        handle.expect("a good key")
+    };
+    let handle = register(Curve::P256, &[1; 32]);
+    assert_eq!(register(Curve::P256, &[1; 32]), handle);
+    assert_ne!(register(Curve::P256, &[2; 32]), handle);
+    assert_ne!(register(Curve::P384, &[1; 48]), handle);
+    assert_eq!(engine.status().keys, 3);
+}
+
+#[test]
 fn bad_keys_are_refused_with_a_reason() {
     let engine = TestEngine::start();
     let connection = engine.connect();
     let good = example_key(SIZE).components;
-    let bad = Components { coefficient: good.exponent1, ..good };
-    let refused = connection.register(Key::Rsa(bad), PATIENCE).expect_err("a bad key");
+    let bad = Components {
+        coefficient: good.exponent1,
+        ..good
+    };
+    let refused = connection
+        .register(Key::Rsa(bad), PATIENCE)
+        .expect_err("a bad key");
     assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
     assert!(refused.to_string().contains("contradict"), "{refused}");
     let curve = Curve::P256;
-    let refused = connection.register(Key::Ec { curve, private: &[0; 32] }, PATIENCE);
+    let refused = connection.register(
+        Key::Ec {
+            curve,
+            private: &[0; 32],
+        },
+        PATIENCE,
+    );
     assert!(refused.is_err());
-    let refused = connection.register(Key::Ec { curve, private: &[1; 31] }, PATIENCE);
+    let refused = connection.register(
+        Key::Ec {
+            curve,
+            private: &[1; 31],
+        },
+        PATIENCE,
+    );
     assert!(refused.is_err());
     // The connection goes on.
     register(&connection, SIZE);
@@ -109,10 +152,19 @@ fn requests_that_do_not_fit_their_key_are_refused() {
     let mut client = engine.client();
     let rsa = client.register(SIZE);
     let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).expect("a curve");
-    let private = EcKey::generate(&group).expect("a key").private_key().to_vec_padded(32);
+    let private = EcKey::generate(&group)
+        .expect("a key")
+        .private_key()
+        .to_vec_padded(32);
     let private = private.expect("a number below the order");
     let curve = Curve::P256;
-    let ec = client.connection.register(Key::Ec { curve, private: &private }, PATIENCE);
+    let ec = client.connection.register(
+        Key::Ec {
+            curve,
+            private: &private,
+        },
+        PATIENCE,
+    );
     let ec = ec.expect("a good key");
 
     let none = Handle(0);
@@ -152,7 +204,13 @@ fn there_is_a_limit_of_keys() {
         let mut private = [0; 32];
         private[30..].copy_from_slice(&number.to_be_bytes());
         let curve = Curve::P256;
-        connection.register(Key::Ec { curve, private: &private }, PATIENCE)
+        connection.register(
+            Key::Ec {
+                curve,
+                private: &private,
+            },
+            PATIENCE,
+        )
     };
     for number in 1..=1024 {
         key(number).expect("room");

@@ -25,7 +25,10 @@ fn rsa() {
         }
         for seed in 1..=11 {
             let (_, signature) = client.computed();
-            assert!(verifies(size, &padded(size, seed), &signature), "{size:?} {seed}");
+            assert!(
+                verifies(size, &padded(size, seed), &signature),
+                "{size:?} {seed}"
+            );
         }
     }
 }
@@ -42,7 +45,10 @@ fn x25519() {
     let peer = PKey::public_key_from_raw_bytes(&peer, Id::X25519).expect("a key");
     let mut deriver = Deriver::new(&ours).expect("a derivation");
     deriver.set_peer(&peer).expect("a peer");
-    assert_eq!(client.computed().1, deriver.derive_to_vec().expect("a secret"));
+    assert_eq!(
+        client.computed().1,
+        deriver.derive_to_vec().expect("a secret")
+    );
 }
 
 #[test]
@@ -55,7 +61,10 @@ fn ecdh() {
         let theirs = EcKey::generate(&group).expect("a key");
         let mut context = BigNumContext::new().expect("a context");
         let form = PointConversionForm::UNCOMPRESSED;
-        let peer = theirs.public_key().to_bytes(&group, form, &mut context).expect("a point");
+        let peer = theirs
+            .public_key()
+            .to_bytes(&group, form, &mut context)
+            .expect("a point");
         let private = scalar(curve, ours.private_key());
         client.submit(Kind::Ecdh(curve), Handle(0), &private, &peer);
 
@@ -63,7 +72,10 @@ fn ecdh() {
         let (ours, theirs) = (ours.expect("a key"), theirs.expect("a key"));
         let mut deriver = Deriver::new(&ours).expect("a derivation");
         deriver.set_peer(&theirs).expect("a peer");
-        assert_eq!(client.computed().1, deriver.derive_to_vec().expect("a secret"));
+        assert_eq!(
+            client.computed().1,
+            deriver.derive_to_vec().expect("a secret")
+        );
     }
 }
 
@@ -74,8 +86,14 @@ fn ecdsa() {
     for curve in Curve::ALL {
         let key = EcKey::generate(&group(curve)).expect("a key");
         let private = scalar(curve, key.private_key());
-        let registered = Key::Ec { curve, private: &private };
-        let handle = client.connection.register(registered, PATIENCE).expect("a good key");
+        let registered = Key::Ec {
+            curve,
+            private: &private,
+        };
+        let handle = client
+            .connection
+            .register(registered, PATIENCE)
+            .expect("a good key");
         for length in [1, 20, 32, 48, 64] {
             let digest: Vec<u8> = (0..length).collect();
             client.submit(Kind::Ecdsa(curve), handle, &digest, &[]);
@@ -151,5 +169,7 @@ fn group(curve: Curve) -> EcGroup {
 
 fn scalar(curve: Curve, number: &openssl::bn::BigNumRef) -> Vec<u8> {
     let length = curve.bytes().try_into().expect("a small number");
-    number.to_vec_padded(length).expect("a number below the order")
+    number
+        .to_vec_padded(length)
+        .expect("a number below the order")
 }

@@ -70,6 +70,13 @@ impl SigningKey {
     pub fn curve(&self) -> Curve {
         self.curve
     }
+
+    /// The private key as [`SigningKey::new`] takes it, for whoever else is to compute with it.
+    pub fn private(&self) -> Zeroizing<Vec<u8>> {
+        let mut private = Zeroizing::new(vec![0; self.curve.bytes()]);
+        with_parameters!(self.curve, recover, self, &mut private);
+        private
+    }
 }
 
 impl Nonce {
@@ -165,6 +172,17 @@ fn prepare<C: Parameters<L, N>, const L: usize, const N: usize>(
     let order = &const { C::ORDER };
     montgomery_form[..L].copy_from_slice(&Zeroizing::new(order.montgomery_form(&limbs))[..]);
     order.contains(&limbs)
+}
+
+fn recover<C: Parameters<L, N>, const L: usize, const N: usize>(
+    key: &SigningKey,
+    private: &mut [u8],
+) {
+    let order = &const { C::ORDER };
+    let mut one = [0; L];
+    one[0] = 1;
+    let limbs = Zeroizing::new(order.multiply(first(&key.private), &one));
+    integers::to_bytes(&limbs[..], private);
 }
 
 fn make_nonces<C: Parameters<L, N>, const L: usize, const N: usize>(

@@ -109,6 +109,18 @@ fn private_keys_out_of_range() {
 }
 
 #[test]
+fn a_signing_key_gives_back_what_it_was_made_of() {
+    for curve in Curve::ALL {
+        let reference = Reference::new(curve);
+        let extremes = [1, 2, -1, -2].map(|count| reference.scalar(count));
+        for private in extremes.into_iter().chain([reference.random_scalar()]) {
+            let key = SigningKey::new(curve, &private).expect("in range");
+            assert_eq!(*key.private(), private, "{curve:?}");
+        }
+    }
+}
+
+#[test]
 fn smallest_and_largest_nonces_and_those_out_of_range() {
     for curve in Curve::ALL {
         let reference = Reference::new(curve);

@@ -14,28 +14,11 @@ use slipstream_lanes::{Backend, LANES, x25519};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing, zeroize_stack};
 
 use crate::instance;
+use crate::key_pair::{self, Room, draw};
 use crate::request::Operand;
 use pool::Pool;
 
-/// A group in which keys are exchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// X25519 (RFC 7748).
-    X25519,
-    /// NIST P-256.
-    P256,
-    /// NIST P-384.
-    P384,
-}
-
-/// An ephemeral key pair.
-#[derive(Debug)]
-pub struct KeyPair {
-    /// X25519: 32 bytes, clamped. A curve: the scalar, big-endian, as long as the order.
-    pub private: Operand,
-    /// X25519: 32 bytes. A curve: the uncompressed point (SEC 1, section 2.3.3).
-    pub public: Operand,
-}
+pub use crate::key_pair::{Group, KeyPair};
 
 /// A key pair that nobody has been given before. `None` if this thread has no instance, or one that makes nothing
 /// ahead, or if the system's generator fails.
@@ -199,57 +182,40 @@ impl<const PRIVATE: usize, const PUBLIC: usize> Pair<PRIVATE, PUBLIC> {
     }
 }
 
-impl MadeAhead for X25519Pair {
-    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
-        let mut pairs: [Self; LANES] = std::array::from_fn(|_| Pair::zeroed());
-        for pair in &mut pairs {
-            draw(&mut pair.private)?;
-            // As RFC 7748 section 5 decodes it: whoever exports the key finds what OpenSSL would have stored.
-            pair.private[0] &= 248;
-            pair.private[31] = pair.private[31] & 127 | 64;
-        }
-        let mut operations = pairs.each_mut().map(|pair| x25519::PublicKey {
-            private: &pair.private,
-            public: &mut pair.public,
-        });
-        x25519::public_keys(backend, &mut operations);
-        pairs.into_iter().for_each(put);
-        Ok(())
-    }
-}
-
-/// Key pairs by rejection sampling (FIPS 186-5, appendix A.2.2).
 fn make_pairs<const PRIVATE: usize, const PUBLIC: usize>(
     backend: Backend,
-    curve: Curve,
+    group: Group,
     put: &mut dyn FnMut(Pair<PRIVATE, PUBLIC>),
 ) -> io::Result<()> {
     let mut pairs: [Pair<PRIVATE, PUBLIC>; LANES] = std::array::from_fn(|_| Pair::zeroed());
-    for pair in &mut pairs {
-        draw(&mut pair.private)?;
-    }
-    let mut operations = pairs.each_mut().map(|pair| ec::PublicKey {
-        private: &pair.private,
+    let mut rooms = pairs.each_mut().map(|pair| Room {
+        private: &mut pair.private,
         public: &mut pair.public,
     });
-    let outcomes = ec::public_keys(backend, curve, &mut operations);
-    for (pair, outcome) in pairs.into_iter().zip(outcomes.iter()) {
-        if outcome.is_ok() {
+    let made = key_pair::generate(backend, group, &mut rooms)?;
+    for (pair, is_made) in pairs.into_iter().zip(made) {
+        if is_made {
             put(pair);
         }
     }
     Ok(())
 }
 
+impl MadeAhead for X25519Pair {
+    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
+        make_pairs(backend, Group::X25519, put)
+    }
+}
+
 impl MadeAhead for P256Pair {
     fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
-        make_pairs(backend, Curve::P256, put)
+        make_pairs(backend, Group::P256, put)
     }
 }
 
 impl MadeAhead for P384Pair {
     fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
-        make_pairs(backend, Curve::P384, put)
+        make_pairs(backend, Group::P384, put)
     }
 }
 
@@ -286,9 +252,4 @@ impl MadeAhead for P384Nonce {
     fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
         make_nonces::<48>(backend, Curve::P384, &mut |nonce| put(P384Nonce(nonce)))
     }
-}
-
-/// Random bytes of the system's generator.
-fn draw(bytes: &mut [u8]) -> io::Result<()> {
-    getrandom::fill(bytes).map_err(io::Error::other)
 }

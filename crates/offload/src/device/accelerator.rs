@@ -1,20 +1,18 @@
 //! A device as the accelerator of an event loop.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
-use slipstream_lanes::rsa::PrivateKey;
 use slipstream_ring::{Words, ring};
 
 use super::connection::{Connection, Instance, Options};
+use super::keys::RegisteredKeys;
 use super::layout::{COMPANY, SLOT_WORDS};
-use super::message::{Key, ToClient, ToEngine};
 use super::wire::{self, Outcome, Slot};
 use crate::accelerator::{Accelerator, Moment, Request, Response, answered};
 use crate::counters::Counters;
@@ -64,24 +62,10 @@ struct Link {
     instance: Instance,
     slot: Slot,
     flights: Flights,
-    keys: HashMap<usize, RegisteredKey>,
-    /// Keys that have been sent, in order: the addresses that are the keys of the map.
-    registering: VecDeque<usize>,
+    keys: RegisteredKeys,
     probe: Option<u64>,
     /// The bell has been armed, so the event may have become readable.
     is_armed: bool,
-}
-
-struct RegisteredKey {
-    /// Keeps the address from being used again.
-    _key: Arc<PrivateKey>,
-    state: Registration,
-}
-
-enum Registration {
-    Sent,
-    Done(Handle),
-    Refused,
 }
 
 impl Device {
@@ -186,8 +170,7 @@ impl Device {
             instance,
             slot: Slot::default(),
             flights: Flights::default(),
-            keys: HashMap::new(),
-            registering: VecDeque::new(),
+            keys: RegisteredKeys::default(),
             probe: None,
             is_armed: false,
         });
@@ -235,15 +218,24 @@ impl Accelerator for Device {
             return false;
         }
         match operation {
-            Operation::RsaPrivate { key, .. } => link.has_key(key),
-            Operation::X25519 { .. } | Operation::Ecdh { .. } | Operation::Held { .. } => true,
-            // A signature takes less than its way to the device, where the key is here.
-            Operation::Ecdsa { .. } => false,
+            Operation::RsaPrivate { .. } | Operation::Ecdsa { .. } => link.has_key(operation),
+            Operation::X25519 { .. }
+            | Operation::Ecdh { .. }
+            | Operation::KeyPair(_)
+            | Operation::Held { .. } => true,
         }
     }
 
     fn company(&self, kind: Kind) -> Option<usize> {
-        self.costs.company(self.policy, kind)
+        match (kind, self.policy) {
+            // Not measured, since in lanes here they are made ahead, at less than the way to the device costs. A policy
+            // that asks for no costs brings them there all the same.
+            (Kind::KeyPair(_) | Kind::Ecdsa(_), Policy::AtLeast(live)) => Some(live),
+            (Kind::KeyPair(_) | Kind::Ecdsa(_), Policy::Cheapest) => None,
+            (Kind::Rsa(_) | Kind::X25519 | Kind::Ecdh(_), policy) => {
+                self.costs.company(policy, kind)
+            }
+        }
     }
 
     fn submit(&mut self, request: Request) -> Result<(), Request> {
@@ -255,8 +247,8 @@ impl Accelerator for Device {
         let kind = request.operation.kind();
         let id = link.flights.next_id();
         let words = match &request.operation {
-            Operation::RsaPrivate { key, input } => {
-                let Some(handle) = link.handle(key) else {
+            Operation::RsaPrivate { input, .. } | Operation::Ecdsa { digest: input, .. } => {
+                let Some(handle) = link.keys.handle(&request.operation) else {
                     return Err(request);
                 };
                 wire::write_request(&mut link.slot, id, kind, handle, input.as_slice(), &[])
@@ -268,7 +260,9 @@ impl Accelerator for Device {
                 let (private, peer) = (private.as_slice(), peer.as_slice());
                 wire::write_request(&mut link.slot, id, kind, Handle(0), private, peer)
             }
-            Operation::Ecdsa { .. } => return Err(request),
+            Operation::KeyPair(_) => {
+                wire::write_request(&mut link.slot, id, kind, Handle(0), &[], &[])
+            }
         };
         link.instance.memory.words()[COMPANY].store(jobs, Ordering::Relaxed);
         match link.push(words) {
@@ -368,7 +362,7 @@ impl Link {
         // The socket is looked at only if something is expected there, or nothing has come out of the ring, which may be
         // since the engine has gone.
         let is_quiet = self.flights.count() == 0 || self.flights.is_old(now);
-        if !self.registering.is_empty() || (!came && is_quiet) {
+        if self.keys.is_registering() || (!came && is_quiet) {
             self.read_messages()?;
         }
         if self.flights.is_late(now) {
@@ -387,49 +381,17 @@ impl Link {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             };
-            let address = self.registering.pop_front();
-            let Some(key) = address.and_then(|address| self.keys.get_mut(&address)) else {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "a message that answers nothing",
-                ));
-            };
-            key.state = match message {
-                ToClient::Registered(handle) => Registration::Done(handle),
-                _ => Registration::Refused,
-            };
+            self.keys.answered(&message)?;
         }
     }
 
-    /// Whether the device has `key`. One that it has never seen is brought there, and until that is done, software has
-    /// to do.
-    fn has_key(&mut self, key: &Arc<PrivateKey>) -> bool {
-        if !self.registering.is_empty() {
+    /// Whether the device has the key of `operation`, see [`RegisteredKeys::has`].
+    fn has_key(&mut self, operation: &Operation) -> bool {
+        if self.keys.is_registering() {
             // What it fails with is found by the next poll.
             let _ = self.read_messages();
         }
-        let address = Arc::as_ptr(key).addr();
-        if let Some(key) = self.keys.get(&address) {
-            return matches!(key.state, Registration::Done(_));
-        }
-        let components = key.components();
-        let message = ToEngine::Register(Key::Rsa(components.borrow()));
-        if self.connection.send(&message).is_ok() {
-            let registered = RegisteredKey {
-                _key: key.clone(),
-                state: Registration::Sent,
-            };
-            self.keys.insert(address, registered);
-            self.registering.push_back(address);
-        }
-        false
-    }
-
-    fn handle(&self, key: &Arc<PrivateKey>) -> Option<Handle> {
-        match self.keys.get(&Arc::as_ptr(key).addr())?.state {
-            Registration::Done(handle) => Some(handle),
-            Registration::Sent | Registration::Refused => None,
-        }
+        self.keys.has(&self.connection, operation)
     }
 }
 

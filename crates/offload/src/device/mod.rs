@@ -10,6 +10,7 @@
 
 mod accelerator;
 mod connection;
+mod keys;
 pub mod layout;
 pub mod message;
 pub mod socket;

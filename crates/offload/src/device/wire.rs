@@ -36,7 +36,7 @@ pub struct Request {
     pub kind: Kind,
     /// The key of an RSA or ECDSA operation, otherwise 0.
     pub key: Handle,
-    /// The input of RSA, the digest of ECDSA, the private key of an exchange.
+    /// The input of RSA, the digest of ECDSA, the private key of an exchange; empty for a key pair.
     pub first: Operand,
     /// The peer's public key in an exchange, otherwise empty.
     pub second: Operand,

@@ -1,8 +1,10 @@
-//! The generation of keys: from a pool, or by the default provider.
+//! The generation of keys: from a pool, by a device while the caller is paused, or by the default provider.
 
 use std::ffi::{CStr, c_int, c_void};
 
-use slipstream_offload::ahead::Group;
+use slipstream_offload::ahead::{Group, KeyPair};
+use slipstream_offload::request::Operand;
+use slipstream_offload::{Kind, Operation};
 
 use super::group::{facts, from_name};
 use super::key::Key;
@@ -62,9 +64,28 @@ impl Generation {
         let bytes = if self.selection & SELECT_KEYPAIR == 0 {
             Bytes::group(group)
         } else {
-            Bytes::key_pair(group, job::key_pair(self.loaded, group)?)
+            let pair = job::key_pair(self.loaded, group);
+            Bytes::key_pair(group, pair.or_else(|| self.offloaded(group))?)
         };
         Some(Key::new(Material::from_bytes(self.loaded, bytes)))
+    }
+
+    /// A key pair that is made while the caller is paused. `None` if software has to do it.
+    fn offloaded(&self, group: Group) -> Option<KeyPair> {
+        let kind = Kind::KeyPair(group);
+        // Most accelerators make none, and then nothing has been refused.
+        if !job::pauses(self.loaded, kind) {
+            return None;
+        }
+        let operation = || Some(Operation::KeyPair(group));
+        let output = job::compute(self.loaded, self.loaded.backend()?, kind, operation)?;
+        let (private, public) = output
+            .as_slice()
+            .split_at_checked(facts(group).private_bytes)?;
+        Some(KeyPair {
+            private: Operand::new(private),
+            public: Bytes::public_key(group, public)?,
+        })
     }
 
     /// The group that `params` set, if they set nothing else and it is one of ours.

@@ -1,19 +1,20 @@
 //! ECDSA (FIPS 186-5, section 6.4) with a nonce that has been made ahead, in a job whose server takes part. What is
-//! left to do then takes less time than it would take to pause. Or by the device that holds the key.
+//! left to do then takes less time than it would take to pause. Where nothing is made ahead, by a device while the caller
+//! is paused; or by the device that holds the key.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
 use slipstream_lanes::ec::{self, SigningKey};
-use slipstream_offload::Kind;
 use slipstream_offload::request::Operand;
+use slipstream_offload::{Kind, Operation};
 
 use super::key::Key;
 use crate::default_provider::DefaultProvider;
 use crate::digest;
 use crate::ffi;
 use crate::held::Held;
-use crate::job;
+use crate::job::{self, Output};
 use crate::object::Object;
 use crate::param::Lent;
 use crate::provider::LoadedRef;
@@ -57,7 +58,7 @@ impl Algorithm for Ecdsa {
     }
 
     fn count_refusal(_loaded: LoadedRef, _key: &SigningKey) {
-        // Nothing has been refused: signatures are not computed in lanes, only their nonces are.
+        // Nothing has been refused: only devices compute signatures, in lanes here only their nonces are.
     }
 
     unsafe fn sign(
@@ -74,7 +75,10 @@ impl Algorithm for Ecdsa {
         if !usual || signature.len() < longest(curve.bytes()) {
             return None;
         }
-        let nonce = job::nonce(loaded, curve)?;
+        let Some(nonce) = job::nonce(loaded, curve) else {
+            let output = offloaded(loaded, key, hash)?;
+            return Some(encode(output.as_slice(), signature));
+        };
         let mut numbers = [0; 2 * 48];
         let numbers = &mut numbers[..2 * curve.bytes()];
         ec::sign(key, hash, nonce, numbers).ok()?;
@@ -89,8 +93,7 @@ impl Algorithm for Ecdsa {
     ) -> Option<Operand> {
         // SAFETY: the caller's promise.
         let usual = unsafe { is_usual(loaded, default, hash) };
-        // Of longer input the rest is not looked at: no order is longer than a digest.
-        usual.then(|| Operand::new(&hash[..hash.len().min(digest::LONGEST)]))
+        usual.then(|| input(hash))
     }
 
     fn longest(kind: Kind) -> usize {
@@ -100,6 +103,28 @@ impl Algorithm for Ecdsa {
     fn write(output: &[u8], signature: &mut [u8]) -> usize {
         encode(output, signature)
     }
+}
+
+/// r and s of a signature that is made while the caller is paused. `None` if software has to do it.
+fn offloaded(loaded: LoadedRef, key: &Arc<SigningKey>, hash: &[u8]) -> Option<Output> {
+    let kind = Kind::Ecdsa(key.curve());
+    // Most accelerators make none, and then nothing has been refused.
+    if !job::pauses(loaded, kind) {
+        return None;
+    }
+    let operation = || {
+        Some(Operation::Ecdsa {
+            key: key.clone(),
+            digest: input(hash),
+        })
+    };
+    let output = job::compute(loaded, loaded.backend()?, kind, operation)?;
+    (output.as_slice().len() == kind.output_bytes()).then_some(output)
+}
+
+/// `hash` as an operand. Of longer input the rest is not looked at: no order is longer than a digest.
+fn input(hash: &[u8]) -> Operand {
+    Operand::new(&hash[..hash.len().min(digest::LONGEST)])
 }
 
 /// Whether the default provider would sign `hash` with a random nonce.

@@ -3,6 +3,7 @@
 mod process;
 mod status;
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use slipstream_bench::lanes::Backend;
 use slipstream_bench::processor::usable_cores;
-use slipstream_engine::{Engine, LINGER, Options, Pace};
+use slipstream_engine::{Engine, Options, Pace};
 
 use super::options;
 
@@ -58,8 +59,9 @@ struct Run {
     /// Another user that may connect, by name or number; can be repeated
     #[arg(long, value_name = "USER")]
     allow: Vec<String>,
-    /// How long a batch that is not full waits for requests of jobs that are under way (us, ms) [default: 100us]
-    #[arg(long, value_name = "TIME", value_parser = options::short_time, conflicts_with = "pace")]
+    /// How long a batch that is not full waits for requests of jobs that are under way (us, ms)
+    /// [default: as long as it takes to compute]
+    #[arg(long, value_name = "TIME", value_parser = options::short_time)]
     linger: Option<Duration>,
     /// Release no result before this card would have it: to compare, or to test
     #[arg(long, value_name = "CARD")]
@@ -114,7 +116,8 @@ impl Run {
         process::raise_descriptor_limit();
         let stop = process::stop_signal()?;
         let engine = Engine::start(options).context("the engine cannot start")?;
-        println!("{ready}");
+        // It works as well if nobody listens.
+        let _ = writeln!(io::stdout(), "{ready}");
         process::notify_ready();
         stop.wait()?;
         engine.stop();
@@ -130,13 +133,17 @@ impl Run {
         if let Some(core) = cores.iter().find(|core| !usable.contains(core)) {
             bail!("core {core} is none of those that this process may use: {usable:?}");
         }
-        let allow: anyhow::Result<_> = self.allow.iter().map(|user| process::user_id(user)).collect();
+        let allow: anyhow::Result<_> = self
+            .allow
+            .iter()
+            .map(|user| process::user_id(user))
+            .collect();
         Ok(Options {
             socket: self.socket.clone(),
             cores,
             backend: self.lanes.backend()?,
             allow: allow?,
-            linger: self.linger.unwrap_or(LINGER),
+            linger: self.linger,
             pace: self.pace.map(|Card::Dh8970| {
                 Pace::dh8970(self.pace_engines.unwrap_or(Pace::DH8970_ENGINES))
             }),
@@ -155,13 +162,20 @@ impl Lanes {
         match wanted {
             Some(backend) if backend.is_available() => {
                 if backend == Backend::Avx512 {
-                    eprintln!("this engine computes RSA only: curves need {}", missing(Backend::Ifma));
+                    eprintln!(
+                        "this engine computes RSA only: curves need {}",
+                        missing(Backend::Ifma)
+                    );
                 }
                 Ok(backend)
             }
             Some(backend) => {
                 let offer = Backend::detect().map_or("", |_| "; --lanes auto takes what there is");
-                bail!("this CPU lacks {} for {} lanes{offer}", missing(backend), backend.name())
+                bail!(
+                    "this CPU lacks {} for {} lanes{offer}",
+                    missing(backend),
+                    backend.name()
+                )
             }
             None => bail!(
                 "this CPU lacks {}: an engine would be slower than the servers' own software \

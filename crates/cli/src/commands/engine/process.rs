@@ -32,7 +32,9 @@ pub(super) fn protect_secrets() {
 /// Raises the limit of this process as far as it may.
 pub(super) fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(DESCRIPTORS, |maximum| maximum.min(DESCRIPTORS));
+    let wanted = limit
+        .maximum
+        .map_or(DESCRIPTORS, |maximum| maximum.min(DESCRIPTORS));
     if limit.current.is_some_and(|current| current < wanted) {
         limit.current = Some(wanted);
         // With fewer the engine serves fewer connections.
@@ -56,7 +58,9 @@ pub(super) fn stop_signal() -> anyhow::Result<StopSignal> {
 impl StopSignal {
     /// Waits for it.
     pub(super) fn wait(mut self) -> anyhow::Result<()> {
-        self.0.read_exact(&mut [0]).context("cannot wait for signals")
+        self.0
+            .read_exact(&mut [0])
+            .context("cannot wait for signals")
     }
 }
 
@@ -70,9 +74,8 @@ pub(super) fn notify_ready() {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(std::str::from_utf8(name).unwrap_or_default()),
     };
-    let sent = address.and_then(|address| {
-        UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address)
-    });
+    let sent =
+        address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address));
     if let Err(error) = sent {
         eprintln!("warning: cannot tell systemd that the engine is ready: {error}");
     }

@@ -5,6 +5,7 @@ pub mod evp;
 mod exchange;
 mod handshakes;
 mod keys;
+mod offloaded;
 
 use std::cell::RefCell;
 use std::rc::Rc;

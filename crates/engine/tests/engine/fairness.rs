@@ -1,0 +1,155 @@
+//! Whose requests are computed when there are more than can be.
+
+use slipstream_lanes::rsa::Size;
+use slipstream_offload::device::Options;
+use slipstream_offload::device::layout::Layout;
+use slipstream_offload::{Handle, Kind};
+
+use crate::client::{Client, TestEngine, client_options, padded};
+
+const SIZE: Size = Size::Rsa2048;
+const KIND: Kind = Kind::Rsa(SIZE);
+
+#[test]
+fn a_client_that_floods_does_not_starve_another() {
+    let engine = TestEngine::start();
+    let layout = Layout::new(1024).expect("a power of two");
+    let mut flood = Client::new(
+        engine.connect(),
+        &Options {
+            layout,
+            ..client_options()
+        },
+    );
+    let key = flood.register(SIZE);
+    let mut modest = engine.client();
+    let modest_key = modest.register(SIZE);
+    for _ in 0..1024 {
+        flood.push(KIND, key, &padded(SIZE, 1), &[]);
+    }
+    flood.ring();
+    for _ in 0..10 {
+        modest.submit_rsa(SIZE, modest_key, 1);
+        modest.computed();
+    }
+    // When the modest one had all that it wanted, the flood was still on its way.
+    let mut early = 0;
+    while flood.poll().is_some() {
+        early += 1;
+    }
+    assert!(early < 1024, "all of the flood went first");
+    for _ in early..1024 {
+        flood.computed();
+    }
+}
+
+/// A kind that keeps filling batches does not keep out one that does not.
+#[test]
+fn a_rare_kind_is_not_starved() {
+    let engine = TestEngine::start();
+    let layout = Layout::new(1024).expect("a power of two");
+    let mut flood = Client::new(
+        engine.connect(),
+        &Options {
+            layout,
+            ..client_options()
+        },
+    );
+    let key = flood.register(SIZE);
+    for _ in 0..1024 {
+        flood.push(KIND, key, &padded(SIZE, 1), &[]);
+    }
+    flood.ring();
+    let mut rare = engine.client();
+    for _ in 0..5 {
+        rare.submit(Kind::X25519, Handle(0), &[1; 32], &[9; 32]);
+        rare.computed();
+    }
+    let status = engine.status();
+    let computed: u64 = (1..)
+        .zip(status.fill)
+        .map(|(lanes, count)| lanes * count)
+        .sum();
+    assert!(computed < 1024 + 5, "all of the flood went first");
+    for _ in 0..1024 {
+        flood.computed();
+    }
+}
+
+#[test]
+fn turns_are_as_long_as_weights_say() {
+    let engine = TestEngine::start();
+    let weighty = |weight| Options {
+        weight,
+        layout: Layout::new(256).expect("a power of two"),
+        ..client_options()
+    };
+    let mut light = Client::new(engine.connect(), &weighty(1));
+    let mut heavy = Client::new(engine.connect(), &weighty(3));
+    let keys = (light.register(SIZE), heavy.register(SIZE));
+    // Something that takes a while, so that both have filled their rings when the first turn begins.
+    let mut first = engine.client();
+    let slow = first.register(Size::Rsa4096);
+    for _ in 0..8 {
+        first.push(
+            Kind::Rsa(Size::Rsa4096),
+            slow,
+            &padded(Size::Rsa4096, 1),
+            &[],
+        );
+    }
+    first.ring();
+    for _ in 0..240 {
+        light.push(KIND, keys.0, &padded(SIZE, 1), &[]);
+        heavy.push(KIND, keys.1, &padded(SIZE, 1), &[]);
+    }
+    light.ring();
+    heavy.ring();
+    for _ in 0..240 {
+        heavy.computed();
+    }
+    let mut served = 0;
+    while light.poll().is_some() {
+        served += 1;
+    }
+    // A third, but for what was computed between the last look and this one.
+    assert!((60..180).contains(&served), "{served}");
+    for _ in served..240 {
+        light.computed();
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_its_responses_stops_only_itself() {
+    let engine = TestEngine::start();
+    let layout = Layout::new(8).expect("a power of two");
+    let mut silent = Client::new(
+        engine.connect(),
+        &Options {
+            layout,
+            ..client_options()
+        },
+    );
+    let key = silent.register(SIZE);
+    let mut other = engine.client();
+    let other_key = other.register(SIZE);
+    for seed in 0..8 {
+        silent.submit_rsa(SIZE, key, seed);
+    }
+    engine.wait_until(|status| status.responses == 8);
+    // Its response ring is full now; eight more requests stay where they are.
+    for seed in 8..16 {
+        silent.submit_rsa(SIZE, key, seed);
+    }
+    for seed in 0..30 {
+        other.submit_rsa(SIZE, other_key, seed);
+        other.computed();
+    }
+    assert_eq!(engine.status().responses, 38);
+    assert_eq!(engine.status().requests.0[KIND.index()], 38);
+    for expected in 1..=16 {
+        assert_eq!(silent.computed().0, expected);
+        silent.ring();
+    }
+    assert_eq!(engine.status().malformed_rings, 0);
+}

@@ -65,6 +65,9 @@ pub(crate) struct Held {
     pub(crate) response: Response,
 }
 
+/// How many requests are taken while the lock is held.
+const SWEEP: usize = 1024;
+
 /// Requests that are computed together.
 pub(crate) type Batch = Vec<Request>;
 
@@ -77,6 +80,8 @@ pub(crate) enum Step {
     Signal(Arc<Instance>),
     /// Compute this batch.
     Compute(Batch),
+    /// Ask again: there is more to be seen.
+    Again,
     /// Sleep until something happens.
     Sleep,
 }
@@ -208,8 +213,11 @@ impl Scheduler {
         if self.sleep.sleepers > 0 || !matches!(choice, Choice::Batch(_)) {
             // Clients shall wake who sleeps. What they filled before they could see that is found now.
             self.arm();
-            self.sweep(now);
+            let has_seen_all = self.sweep(now);
             choice = self.choose(now);
+            if !has_seen_all && !matches!(choice, Choice::Batch(_)) {
+                return Step::Again;
+            }
         }
         let Choice::Batch(kind) = choice else {
             self.sleep.set_timer(now, self.deadline(choice));
@@ -227,10 +235,11 @@ impl Scheduler {
 
     /// While this thread computes, another one looks after what is left, in rings too.
     fn hand_over(&mut self, now: Instant) {
-        self.sweep(now);
+        let has_seen_all = self.sweep(now);
         let choice = self.choose(now);
         match choice {
             Choice::Batch(_) => self.sleep.call(),
+            _ if !has_seen_all => self.sleep.call(),
             Choice::Linger(_) | Choice::Nothing => {
                 self.sleep.set_timer(now, self.deadline(choice));
             }
@@ -273,21 +282,28 @@ impl Scheduler {
     }
 
     /// Takes requests from the rings, in weighted round robin, until they fill a batch or there are no more. A card takes
-    /// them all, since each is on its way from when it arrives.
-    fn sweep(&mut self, now: Instant) {
+    /// them all, since each is on its way from when it arrives. Returns false if it has stopped before, for others to have
+    /// the lock: clients may ask, and be refused, as fast as requests are taken.
+    fn sweep(&mut self, now: Instant) -> bool {
         let mut without = 0;
+        let mut taken = 0;
         while without < self.clients.len() && (self.card.is_some() || !self.queues.has_full_batch())
         {
+            if taken == SWEEP {
+                return false;
+            }
             let (index, left) = self.turn;
             if left > 0 && self.take(index, now) {
                 self.turn.1 -= 1;
                 without = 0;
+                taken += 1;
             } else {
                 let next = (index + 1) % self.clients.len();
                 self.turn = (next, self.clients[next].instance.weight);
                 without += 1;
             }
         }
+        true
     }
 
     /// Takes a request of this client, if there is one and its response will have room.

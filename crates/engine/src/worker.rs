@@ -79,6 +79,7 @@ impl Worker {
                 }
                 Step::Signal(instance) => self.signal(instance),
                 Step::Compute(batch) => self.compute(batch),
+                Step::Again => {}
                 Step::Sleep => {
                     self.sleep();
                     has_slept = true;

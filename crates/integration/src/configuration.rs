@@ -12,6 +12,7 @@ use crate::{Build, Credentials};
 #[derive(Clone, Debug)]
 pub struct Configuration {
     lanes: Lanes,
+    is_block_last: bool,
     slipstream: Option<bool>,
     module: bool,
     workers: usize,
@@ -41,6 +42,7 @@ impl Configuration {
     pub fn new() -> Self {
         Self {
             lanes: Lanes::Forced,
+            is_block_last: false,
             slipstream: Some(true),
             module: true,
             workers: 1,
@@ -63,6 +65,14 @@ impl Configuration {
     /// Sets the `slipstream { ... }` block.
     pub fn lanes(self, lanes: Lanes) -> Self {
         Self { lanes, ..self }
+    }
+
+    /// Puts that block behind all others.
+    pub fn block_last(self) -> Self {
+        Self {
+            is_block_last: true,
+            ..self
+        }
     }
 
     /// Sets the `slipstream` directive of http; `None` leaves it out.
@@ -141,9 +151,10 @@ impl Configuration {
         if self.module {
             let module = build.module();
             line(&mut text, format_args!("load_module {};", quoted(&module)));
-            if let Some(block) = self.lanes.block() {
-                line(&mut text, format_args!("slipstream {{ {block} }}"));
-            }
+        }
+        let block = self.lanes.block().filter(|_| self.module);
+        if let (Some(block), false) = (&block, self.is_block_last) {
+            line(&mut text, format_args!("slipstream {{ {block} }}"));
         }
         if rustix::process::geteuid().is_root() {
             text.push_str("user www-data;\n");
@@ -184,6 +195,9 @@ impl Configuration {
         text.push_str(&self.http);
         text.push_str(&self.servers);
         text.push_str("}\n");
+        if let (Some(block), true) = (&block, self.is_block_last) {
+            line(&mut text, format_args!("slipstream {{ {block} }}"));
+        }
         text
     }
 }

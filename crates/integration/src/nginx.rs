@@ -224,9 +224,17 @@ impl Nginx {
     /// # Panics
     /// If the file cannot be written.
     pub fn write(&mut self, configuration: &Configuration) {
+        self.write_only(configuration);
+        self.configuration = configuration.clone();
+    }
+
+    /// Replaces the configuration file with one that nginx is going to refuse.
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    pub fn write_only(&self, configuration: &Configuration) {
         let text = configuration.render(self.build, self.scratch.path(), self.status);
         write_configuration(&self.scratch, &text);
-        self.configuration = configuration.clone();
     }
 
     /// Starts a new master with the same configuration beside the old one, as for a new version of

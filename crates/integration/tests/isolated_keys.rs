@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
 
+use rustix::process::Signal;
 use slipstream_integration::process::{memory, quit};
 use slipstream_integration::{
     Authority, Build, Client, Configuration, Credentials, Engine, KeyType, Lanes, Nginx, Offer,
@@ -13,6 +14,9 @@ use slipstream_integration::{
 each_build!(
     a_workers_memory_does_not_hold_the_keys,
     reloads_and_an_upgrade_under_load,
+    keys_that_have_been_shared_cannot_be_isolated,
+    the_block_may_come_last,
+    a_refused_configuration_changes_nothing,
     the_engine_is_started_again,
     without_an_engine_nginx_does_not_start,
     a_reload_without_an_engine_is_refused,
@@ -53,21 +57,72 @@ fn reloads_and_an_upgrade_under_load(build: Build) {
     let configuration = site.configuration(&engine, "isolated").daemon();
     let mut nginx = Nginx::start(build, &configuration);
     let visitors = site.visitors();
-    for keys in ["isolated", "shared", "isolated"] {
+    for _ in 0..3 {
         visitors.wait_for(20);
-        nginx.reload(&site.configuration(&engine, keys).daemon());
+        nginx.reload(&configuration);
     }
     visitors.wait_for(20);
     let old = nginx.upgrade();
     visitors.wait_for(20);
     quit(old);
     visitors.wait_for(20);
-    visitors.stop().expect_all_served();
     eventually("the keys of old configurations are gone", || {
         engine.figure("/sessions") == 1
     });
     assert_eq!(engine.figure("/keys"), site.credentials.len() as u64);
+    nginx.reload(&site.configuration(&engine, "shared").daemon());
+    visitors.wait_for(20);
+    visitors.stop().expect_all_served();
     nginx.settled();
+}
+
+/// A master that has had the keys in use itself does not promise that its workers will not find them.
+fn keys_that_have_been_shared_cannot_be_isolated(build: Build) {
+    let engine = Engine::start(&[]);
+    let site = Site::new();
+    let nginx = Nginx::start(build, &site.configuration(&engine, "shared"));
+    expect_refusal(
+        &nginx,
+        &site.configuration(&engine, "isolated"),
+        "restart it",
+    );
+    site.expect_service();
+}
+
+/// Wherever the block stands: it is read before or after the servers.
+fn the_block_may_come_last(build: Build) {
+    let engine = Engine::start(&[]);
+    let site = Site::new();
+    let configuration = site.configuration(&engine, "isolated").block_last();
+    let nginx = Nginx::start(build, &configuration);
+    site.expect_service();
+    assert_eq!(site.found_in(nginx.workers()[0]), [] as [&str; 0]);
+}
+
+/// A configuration that was refused for something else leaves nothing behind.
+fn a_refused_configuration_changes_nothing(build: Build) {
+    let engine = Engine::start(&[]);
+    let site = Site::new();
+    let isolated = site.configuration(&engine, "isolated");
+    let mut nginx = Nginx::start(build, &isolated);
+    let elsewhere = isolated.clone().http("access_log /nowhere/at/all;");
+    expect_refusal(&nginx, &elsewhere, "/nowhere/at/all");
+    site.expect_service();
+    nginx.reload(&site.configuration(&engine, "shared"));
+    eventually("old workers exit", || nginx.workers().len() == 2);
+    site.expect_service();
+}
+
+/// nginx goes on with the old configuration, and the old workers.
+fn expect_refusal(nginx: &Nginx, configuration: &Configuration, reason: &str) {
+    nginx.expect_log(reason);
+    let workers = nginx.workers();
+    nginx.write_only(configuration);
+    nginx.signal(Signal::HUP);
+    eventually("the configuration is refused", || {
+        nginx.log_lines_with(reason) > 0
+    });
+    assert_eq!(nginx.workers(), workers);
 }
 
 /// The keys are gone with the engine, and come back with a reload.
@@ -102,18 +157,14 @@ fn without_an_engine_nginx_does_not_start(build: Build) {
 fn a_reload_without_an_engine_is_refused(build: Build) {
     let mut engine = Engine::start(&[]);
     let site = Site::new();
-    let shared = site.configuration(&engine, "shared");
-    let mut nginx = Nginx::start(build, &shared);
-    nginx.expect_log("\"keys isolated\"");
+    let isolated = site.configuration(&engine, "isolated");
+    let mut nginx = Nginx::start(build, &isolated);
     engine.kill();
-    let workers = nginx.workers();
-    nginx.write(&site.configuration(&engine, "isolated"));
-    nginx.signal(rustix::process::Signal::HUP);
-    eventually("the configuration is refused", || {
-        nginx.log_lines_with("no engine at") > 0
-    });
+    expect_refusal(&nginx, &isolated, "no engine at");
+    engine.restart();
+    nginx.reload(&isolated);
+    eventually("old workers exit", || nginx.workers().len() == 2);
     site.expect_service();
-    assert_eq!(nginx.workers(), workers, "the old workers serve on");
 }
 
 fn a_key_that_cannot_be_held_is_refused(build: Build) {

@@ -13,7 +13,7 @@ use nginx_sys::{
 
 use crate::directives::{CoreConf, DEFAULT};
 use crate::module::{self, static_str};
-use crate::{log, status};
+use crate::{isolation, log, status};
 
 /// `slipstream on | off` of a server.
 #[repr(C)]
@@ -76,6 +76,7 @@ pub(crate) unsafe extern "C" fn create_core_conf(cycle: *mut ngx_cycle_t) -> *mu
             return ptr::null_mut();
         }
         conf.write(DEFAULT);
+        isolation::begin();
         conf.cast()
     }
 }
@@ -116,7 +117,7 @@ pub(crate) unsafe extern "C" fn merge_server_conf(
 const UNSET: ngx_flag_t = -1;
 
 /// nginx's NGX_CONF_ERROR.
-const CONF_ERROR: *mut c_char = usize::MAX as *mut c_char;
+pub(crate) const CONF_ERROR: *mut c_char = usize::MAX as *mut c_char;
 
 unsafe extern "C" fn read_block(
     cf: *mut ngx_conf_t,

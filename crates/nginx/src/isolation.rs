@@ -27,14 +27,28 @@ struct Isolated {
     /// As long as it is open, the device keeps the keys.
     _connection: Connection,
     token: Token,
-    keys: Vec<PrivateParts>,
 }
 
-/// Of the configuration that is being read.
-static READ: Mutex<Option<Isolated>> = Mutex::new(None);
+struct State {
+    /// Of the configuration that is being read.
+    read: Option<Isolated>,
+    /// Of the configuration that is in use.
+    used: Option<Isolated>,
+    /// Every key that this process has isolated. One that is not in use any more may be as valid as ever, and remains of it
+    /// may be anywhere.
+    known: Vec<PrivateParts>,
+}
 
-/// Of the configuration that is in use.
-static USED: Mutex<Option<Isolated>> = Mutex::new(None);
+static STATE: Mutex<State> = Mutex::new(State {
+    read: None,
+    used: None,
+    known: Vec::new(),
+});
+
+/// A configuration is being read anew.
+pub(crate) fn begin() {
+    state().read = None;
+}
 
 /// Brings the private keys of `contexts` to the device at `path`, and puts keys with handles in their places.
 ///
@@ -45,9 +59,17 @@ static USED: Mutex<Option<Isolated>> = Mutex::new(None);
 /// In the master, with valid contexts, after the provider has been loaded.
 pub(crate) unsafe fn isolate(path: &Path, contexts: &[*mut SSL_CTX]) -> Result<(), String> {
     let device = path.display();
+    if slipstream_openssl::keys_with_lanes() > 0 {
+        // nginx 1.28 keeps keys over a reload, and with them their forms for lanes, of which remains cannot be told from
+        // other data.
+        return Err(
+            "the keys are in the memory of this nginx, which has used them itself: restart it, or start its \
+             executable anew (SIGUSR2)"
+                .into(),
+        );
+    }
     let connection = Connection::new(path)
         .map_err(|error| format!("no engine at {device} to hold the keys ({error}): start it"))?;
-    let mut keys = Vec::new();
     for &context in contexts {
         // SAFETY: by the caller's promise; a certificate is made the current one before its key is asked for.
         unsafe {
@@ -55,7 +77,7 @@ pub(crate) unsafe fn isolate(path: &Path, contexts: &[*mut SSL_CTX]) -> Result<(
             while more == 1 {
                 let key = SSL_CTX_get0_privatekey(context);
                 if !key.is_null() {
-                    keys.push(replace(&connection, context, key)?);
+                    replace(&connection, context, key)?;
                 }
                 more = set_current_cert(context, SSL_CERT_SET_NEXT);
             }
@@ -66,10 +88,9 @@ pub(crate) unsafe fn isolate(path: &Path, contexts: &[*mut SSL_CTX]) -> Result<(
     let token = connection
         .grant(PATIENCE)
         .map_err(|error| format!("the engine at {device} does not share the keys: {error}"))?;
-    *lock(&READ) = Some(Isolated {
+    state().read = Some(Isolated {
         _connection: connection,
         token,
-        keys,
     });
     Ok(())
 }
@@ -80,15 +101,15 @@ unsafe fn replace(
     connection: &Connection,
     context: *mut SSL_CTX,
     key: *mut EVP_PKEY,
-) -> Result<PrivateParts, String> {
+) -> Result<(), String> {
     // SAFETY: a valid key.
     let parts = unsafe { held::private_parts(key.cast()) }.ok_or(
         "a private key of a kind that no device holds: RSA keys of 2048, 3072 or 4096 bits with two primes, and EC keys on \
          P-256 or P-384 can be isolated",
     )?;
-    let handle = connection
-        .register(parts.as_message(), PATIENCE)
-        .map_err(|error| format!("the engine does not take a key: {error}"))?;
+    let registered = connection.register(parts.as_message(), PATIENCE);
+    remember(parts);
+    let handle = registered.map_err(|error| format!("the engine does not take a key: {error}"))?;
     // SAFETY: a valid key; what is made is given to the context, which has a reference of its own then.
     unsafe {
         let held = held::key_with_handle(key.cast(), handle).cast::<EVP_PKEY>();
@@ -101,39 +122,52 @@ unsafe fn replace(
             return Err("OpenSSL refuses a key that a device holds".into());
         }
     }
-    Ok(parts)
+    Ok(())
 }
 
-/// The configuration that was read last is in use from now on. Returns with what workers may use its keys.
+fn remember(parts: PrivateParts) {
+    let known = &mut state().known;
+    if !known
+        .iter()
+        .any(|known| known.secrets().eq(parts.secrets()))
+    {
+        known.push(parts);
+    }
+}
+
+/// The configuration that was read last is in use from now on. Returns with what workers may use its keys, if it has them
+/// isolated.
 pub(crate) fn adopt() -> Option<Token> {
-    let mut used = lock(&USED);
+    let mut state = state();
     // The old connection is closed; its keys stay as long as old workers are connected.
-    *used = lock(&READ).take();
-    used.as_ref().map(|isolated| isolated.token)
+    state.used = state.read.take();
+    state.used.as_ref().map(|isolated| isolated.token)
 }
 
 /// Wipes what this process has inherited of the keys. Returns how many words were.
 ///
 /// # Errors
-/// If the system has no memory for the search.
+/// If the system has no memory for the search, or does not let this process read its own.
 ///
 /// # Safety
-/// In a worker that has just been forked, and has one thread.
+/// In a worker that has just been forked.
 pub(crate) unsafe fn wipe() -> std::io::Result<usize> {
-    let Some(isolated) = lock(&USED).take() else {
+    let mut state = state();
+    let known = std::mem::take(&mut state.known);
+    // Connections are the master's.
+    state.read = None;
+    if state.used.take().is_none() {
+        // The configuration is one whose workers have their keys.
         return Ok(0);
-    };
-    let secrets: Vec<&[u8]> = isolated
-        .keys
-        .iter()
-        .flat_map(PrivateParts::secrets)
-        .collect();
+    }
+    let secrets: Vec<&[u8]> = known.iter().flat_map(PrivateParts::secrets).collect();
     let remains = Remains::of(secrets.iter().copied())?;
-    drop(isolated);
+    drop(secrets);
+    drop(known);
     // SAFETY: by the caller's promise; handles have taken the place of the keys.
     unsafe { remains.wipe() }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().expect("no panic while it is locked")
+fn state() -> std::sync::MutexGuard<'static, State> {
+    STATE.lock().expect("no panic while it is locked")
 }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use nginx_sys::{
     ERR_clear_error, EVP_DigestSignInit_ex, EVP_MD_CTX_free, EVP_MD_CTX_new, EVP_MD_fetch,
     EVP_MD_free, EVP_PKEY, EVP_PKEY_is_a, EVP_default_properties_is_fips_enabled,
-    EVP_set_default_properties, NGX_ERROR, NGX_OK, SSL_CERT_SET_FIRST, SSL_CERT_SET_NEXT, SSL_CTX,
-    SSL_CTX_get0_privatekey, nginx_version, ngx_conf_t, ngx_cycle_t, ngx_flag_t,
-    ngx_http_conf_ctx_t, ngx_http_core_main_conf_t, ngx_http_core_module, ngx_http_core_srv_conf_t,
-    ngx_http_module, ngx_int_t, ngx_module_t, ngx_ssl_t, ngx_test_config,
+    EVP_set_default_properties, NGX_OK, SSL_CERT_SET_FIRST, SSL_CERT_SET_NEXT, SSL_CTX,
+    SSL_CTX_get0_privatekey, nginx_version, ngx_core_conf_t, ngx_core_module, ngx_cycle_t,
+    ngx_flag_t, ngx_http_conf_ctx_t, ngx_http_core_main_conf_t, ngx_http_core_module,
+    ngx_http_core_srv_conf_t, ngx_http_module, ngx_int_t, ngx_module_t, ngx_ssl_t, ngx_test_config,
 };
 use slipstream_lanes::Backend;
 use slipstream_lanes::rsa::Size;
@@ -75,21 +75,27 @@ pub(crate) unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_
     NGX_OK as ngx_int_t
 }
 
-/// Called while a configuration is read, when that of http has been. With `keys isolated`, an error here is one of the
-/// configuration: nginx does not start, or goes on with the old one.
-pub(crate) unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
-    // SAFETY: nginx passes the configuration that is being read; http's has been merged.
+/// Called when a configuration has been read, before it is used. With `keys isolated`, an error here is one of the
+/// configuration: nginx does not start, or goes on with the old one. (After an error of `init_module` nginx's master ends.)
+pub(crate) unsafe extern "C" fn init_conf(
+    cycle: *mut ngx_cycle_t,
+    conf: *mut c_void,
+) -> *mut c_char {
+    // SAFETY: nginx passes the new cycle, and what `create_core_conf` has made for it.
     unsafe {
-        let cycle = (*cf).cycle;
-        let conf = config::core_conf(cycle);
+        let conf = *conf.cast::<CoreConf>();
         if !conf.keys_are_isolated || ngx_test_config != 0 {
-            return NGX_OK as ngx_int_t;
+            return std::ptr::null_mut();
         }
         match isolate(cycle, &conf) {
-            Ok(()) => NGX_OK as ngx_int_t,
+            Ok(()) => std::ptr::null_mut(),
             Err(message) => {
-                log::configuration_error(cf, format_args!("\"keys isolated\": {message}"));
-                NGX_ERROR as ngx_int_t
+                log::write(
+                    (*cycle).log,
+                    Level::Emergency,
+                    format_args!("\"keys isolated\": {message}"),
+                );
+                config::CONF_ERROR
             }
         }
     }
@@ -99,6 +105,18 @@ pub(crate) unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_in
 /// `cycle` is a cycle of which http's configuration has been read.
 unsafe fn isolate(cycle: *mut ngx_cycle_t, conf: &CoreConf) -> Result<(), String> {
     let path = conf.device.ok_or("needs a \"device\"")?;
+    // SAFETY: by the caller's promise; nginx's core module has a configuration in every cycle.
+    let has_master = unsafe {
+        let core = *(*cycle)
+            .conf_ctx
+            .add((&raw const ngx_core_module.index).read());
+        (*core.cast::<ngx_core_conf_t>()).master != 0
+    };
+    if !has_master {
+        return Err(
+            "workers need a master that keeps the keys from them: \"master_process on\"".into(),
+        );
+    }
     let backend = first_backend(choose_backend(conf.lanes)?);
     slipstream_openssl::set_backend(Some(backend));
     load_provider()?;

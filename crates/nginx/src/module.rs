@@ -117,12 +117,12 @@ unsafe impl<T> Sync for Shared<T> {}
 static CORE_CONTEXT: Shared<ngx_core_module_t> = Shared(ngx_core_module_t {
     name: static_str("slipstream\0"),
     create_conf: Some(config::create_core_conf),
-    init_conf: None,
+    init_conf: Some(keys::init_conf),
 });
 
 static HTTP_CONTEXT: Shared<ngx_http_module_t> = Shared(ngx_http_module_t {
     preconfiguration: None,
-    postconfiguration: Some(keys::postconfiguration),
+    postconfiguration: None,
     create_main_conf: None,
     init_main_conf: None,
     create_srv_conf: Some(config::create_server_conf),

@@ -91,7 +91,11 @@ impl Poller {
                 self.is_armed.set(is_armed);
                 is_armed
             }
-            Scheme::Timer(_) | Scheme::Heuristic(_) => self.notify == Notify::Descriptor,
+            Scheme::Timer(_) => self.notify == Notify::Descriptor,
+            // As long as it is time to poll, nothing else can be waited for.
+            Scheme::Heuristic(heuristic) => {
+                self.notify == Notify::Descriptor && heuristic.due(load(worker)).is_none()
+            }
         }
     }
 
@@ -231,6 +235,7 @@ pub(crate) unsafe extern "C" fn on_job(event: *mut ngx_event_t) {
     let is_answered = instance::with(|instance| {
         // A thread that polls notifies the connection before this one has seen the answer.
         instance.take_signalled(job) || {
+            worker.poller.is_armed.set(false);
             instance.poll(Moment::Busy);
             instance.take_signalled(job)
         }

@@ -39,6 +39,8 @@ pub(crate) struct Worker {
     pub(crate) active: Cell<usize>,
     /// The event descriptor of each connection that has ever waited, with `notify fd`.
     events: RefCell<Vec<Option<JobEvent>>>,
+    /// Epoll does not take more of them.
+    is_out_of_events: Cell<bool>,
     notify: Notify,
     log: *mut ngx_log_t,
 }
@@ -114,11 +116,17 @@ pub(crate) unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int
         }
         let conf = config::core_conf(cycle);
         if let Err(error) = make_instance(&prepared, &conf) {
-            log::write(
-                (*cycle).log,
-                Level::Warning,
-                format_args!("{error}, handshakes are served as without the module"),
-            );
+            let (level, outcome) = match prepared.token {
+                None => (
+                    Level::Warning,
+                    "handshakes are served as without the module",
+                ),
+                Some(_) => (
+                    Level::Emergency,
+                    "without its keys this worker serves no handshakes",
+                ),
+            };
+            log::write((*cycle).log, level, format_args!("{error}, {outcome}"));
             return NGX_OK as ngx_int_t;
         }
         fiber::set_rules(Rules {
@@ -202,11 +210,14 @@ impl Worker {
     /// have its place later.
     fn event(&self, job: JobToken) -> Option<JobEvent> {
         let mut events = self.events.borrow_mut();
-        if events[job.0].is_none() {
+        if events[job.0].is_none() && !self.is_out_of_events.get() {
+            // Kept, also if it cannot be watched: then no more are asked for.
             let descriptor: &'static OwnedFd = Box::leak(Box::new(event::new().ok()?));
             let handler = Some(poller::on_job as _);
-            Watch::add(descriptor, Edge::Clear, handler, job.0, self.log)?;
-            events[job.0] = Some(JobEvent(descriptor));
+            match Watch::add(descriptor, Edge::Clear, handler, job.0, self.log) {
+                Some(()) => events[job.0] = Some(JobEvent(descriptor)),
+                None => self.is_out_of_events.set(true),
+            }
         }
         events[job.0]
     }
@@ -235,6 +246,7 @@ unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf) {
             progress: Cell::new(0),
             active: Cell::new(0),
             events: RefCell::new(vec![None; (*cycle).connection_n]),
+            is_out_of_events: Cell::new(false),
             notify: conf.notify,
             log: (*cycle).log,
         }));

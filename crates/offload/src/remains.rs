@@ -15,6 +15,11 @@ pub struct Remains {
 /// The bytes of a word. Copies of a secret are found by the aligned words in them.
 const WORD: usize = size_of::<u64>();
 
+/// How much memory is looked at in a go.
+const CHUNK: usize = 64 * PAGE;
+
+const PAGE: usize = 4096;
+
 /// Between two words that were found, what is not longer than this belongs to them: a line of PEM ends there.
 const GAP: usize = 2 * WORD;
 
@@ -42,49 +47,64 @@ impl Remains {
     /// Wipes what is found in the private memory of this process that can be written. Returns how many words were.
     ///
     /// # Errors
-    /// If `/proc/self/maps` cannot be read.
+    /// If the system does not say where that memory is, or has none to spare.
     ///
     /// # Safety
-    /// The process has one thread, and needs none of the secrets any more: they are wiped wherever they are, also where
-    /// they are in use.
+    /// The process needs none of the secrets any more: they are wiped wherever they are, also where they are in use. No
+    /// other thread unmaps memory meanwhile.
     pub unsafe fn wipe(self) -> io::Result<usize> {
-        let own = self.windows.range();
+        // Kept until the end: it may have a mapping of its own, which is one of those that are searched.
+        let maps = std::fs::read_to_string("/proc/self/maps")?;
+        let mut copy = Mapped::new(CHUNK / WORD)?;
+        let own = [self.windows.range(), copy.range()];
         let mut wiped = 0;
-        for range in writable_memory()? {
-            for part in without(range, &own) {
-                let words = part.start.next_multiple_of(WORD)..part.end / WORD * WORD;
-                // SAFETY: mapped for reading and writing, and by the caller's promise nobody else writes it now.
-                // The words may belong to any object of the process; volatile accesses are not moved or merged.
-                wiped += unsafe { self.wipe_words(words) };
+        for range in maps.lines().filter_map(writable) {
+            let parts = without(range, &own[0])
+                .into_iter()
+                .flat_map(|part| without(part, &own[1]));
+            for part in parts {
+                // SAFETY: by the caller's promise, and mappings can be written.
+                wiped += unsafe { self.wipe_range(part, copy.words_mut()) };
             }
         }
         Ok(wiped)
     }
 
     /// # Safety
-    /// `words` are aligned addresses of memory that is mapped for reading and writing.
-    unsafe fn wipe_words(&self, words: Range<usize>) -> usize {
+    /// What can be read of `range` can be written, and nobody needs a secret in it.
+    unsafe fn wipe_range(&self, range: Range<usize>, copy: &mut [u64]) -> usize {
         let mut wiped = 0;
         let mut last = usize::MAX;
-        for address in words.step_by(WORD) {
-            let word: *mut u64 = std::ptr::with_exposed_provenance_mut(address);
-            // SAFETY: the caller's promise.
-            let value = unsafe { word.read_volatile() };
-            if !self.has(value) {
+        let mut address = range.start.next_multiple_of(WORD);
+        while address + WORD <= range.end {
+            let length = (range.end - address).min(CHUNK) / WORD * WORD;
+            let read = read_memory(address, &mut copy[..length / WORD]);
+            if read == 0 {
+                // A page that nobody can read, such as the guard of a stack.
+                address = (address / PAGE + 1) * PAGE;
                 continue;
             }
-            let start = match address.wrapping_sub(last) {
-                distance if distance <= GAP => last,
-                _ => address,
-            };
-            for address in (start..=address).step_by(WORD) {
-                let word: *mut u64 = std::ptr::with_exposed_provenance_mut(address);
-                // SAFETY: between two words of the caller's.
-                unsafe { word.write_volatile(0) };
+            for (place, value) in copy[..read / WORD].iter().enumerate() {
+                if !self.has(*value) {
+                    continue;
+                }
+                let found = address + place * WORD;
+                let start = match found.wrapping_sub(last) {
+                    distance if distance <= GAP => last,
+                    _ => found,
+                };
+                for address in (start..=found).step_by(WORD) {
+                    let word: *mut u64 = std::ptr::with_exposed_provenance_mut(address);
+                    // SAFETY: an aligned word that has just been read; the caller's promise. It may belong to any
+                    // object of the process, so the access is volatile.
+                    unsafe { word.write_volatile(0) };
+                }
+                wiped += 1;
+                last = found;
             }
-            wiped += 1;
-            last = address;
+            address += read;
         }
+        copy.fill(0);
         wiped
     }
 
@@ -129,12 +149,23 @@ fn base64(bytes: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// The private mappings of this process that can be written.
-fn writable_memory() -> io::Result<Vec<Range<usize>>> {
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
-    Ok(maps.lines().filter_map(writable).collect())
+/// Copies memory of this process from `address` on, as far as it can be read; returns how many bytes.
+fn read_memory(address: usize, copy: &mut [u64]) -> usize {
+    let length = size_of_val(copy);
+    let local = libc::iovec {
+        iov_base: copy.as_mut_ptr().cast(),
+        iov_len: length,
+    };
+    let remote = libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(address),
+        iov_len: length,
+    };
+    // SAFETY: the kernel writes no more than `length` bytes to `copy`; it checks the other address itself.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    usize::try_from(read).unwrap_or(0) / WORD * WORD
 }
 
+/// The memory of a private mapping that can be written.
 fn writable(line: &str) -> Option<Range<usize>> {
     let mut fields = line.split_ascii_whitespace();
     let (range, permissions) = (fields.next()?, fields.next()?);
@@ -218,7 +249,7 @@ mod tests {
         let start = buffer.as_mut_ptr().expose_provenance();
         assert_eq!(start % WORD, 0);
         // SAFETY: the buffer, which nobody else uses.
-        unsafe { remains.wipe_words(start..start + buffer.len()) }
+        unsafe { remains.wipe_range(start..start + buffer.len(), &mut [0; CHUNK / WORD]) }
     }
 
     fn aligned(offset: usize, content: &[u8]) -> Vec<u8> {

@@ -83,6 +83,11 @@ impl<M: Words> Producer<M> {
         }
     }
 
+    /// How many slots there are.
+    pub fn slots(&self) -> usize {
+        self.geometry.slots
+    }
+
     /// How many slots can be filled.
     ///
     /// # Errors

@@ -1,7 +1,11 @@
 //! What workers leave to a device only where nothing is made ahead: key pairs, and signatures with ECDSA keys that the
 //! worker has. An engine and the client of an event loop, as they are used together.
 
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use openssl::bn::{BigNum, BigNumContext};
 use openssl::ec::{EcGroup, EcKey, EcPoint, PointConversionForm};
@@ -10,14 +14,17 @@ use openssl::nid::Nid;
 use openssl::pkey::{Id, PKey};
 use slipstream_lanes::LANES;
 use slipstream_lanes::ec::{Curve, SigningKey};
+use slipstream_offload::accelerator::Moment;
 use slipstream_offload::ahead::Group;
-use slipstream_offload::device::Device;
+use slipstream_offload::device::layout::Layout;
 use slipstream_offload::device::wire::Outcome;
+use slipstream_offload::device::{Device, Options};
+use slipstream_offload::fiber::{Fibers, LEAST_STACK_BYTES, Progress};
 use slipstream_offload::instance::{self, Instance, Mode, Waiting};
 use slipstream_offload::pause::Never;
 use slipstream_offload::policy::{Costs, Policy};
 use slipstream_offload::request::Operand;
-use slipstream_offload::{Answer, Handle, Kind, Operation, Output, Reason, run};
+use slipstream_offload::{Answer, Handle, JobToken, Kind, Operation, Output, Reason, fiber, run};
 
 use crate::client::{PATIENCE, TestEngine, client_options, wait_until};
 
@@ -94,6 +101,51 @@ fn ecdsa_keys_are_brought_there_and_used() {
     assert_eq!(engine.status().keys, 2);
 }
 
+/// The engine takes no request for whose answer the ring has no room, and sleeps. It has to be told when there is room.
+#[test]
+fn an_engine_that_sleeps_for_want_of_room_is_woken() {
+    const SLOTS: usize = 8;
+    const MORE: usize = 4;
+    let engine = TestEngine::start();
+    let options = Options {
+        layout: Layout::new(SLOTS).expect("a power of two"),
+        ..client_options()
+    };
+    install_with(&engine, options, Policy::AtLeast(1));
+    instance::with(|instance| instance.set_mode(Mode::Asynchronous));
+    let mut fibers = Fibers::new(SLOTS + MORE, LEAST_STACK_BYTES);
+    let mut paused = HashMap::new();
+    let done = Rc::new(Cell::new(0));
+    let mut ask = |fibers: &mut Fibers, jobs: std::ops::Range<usize>| {
+        for job in jobs {
+            let done = done.clone();
+            let progress = fibers.start(JobToken(job), move || {
+                let fiber = fiber::current().expect("a fiber");
+                computed(run(Operation::KeyPair(Group::X25519), &fiber));
+                done.set(done.get() + 1);
+            });
+            if let Ok(Progress::Paused(fiber)) = progress {
+                paused.insert(job, fiber);
+            }
+        }
+    };
+    let probes = engine.status().responses;
+    ask(&mut fibers, 0..SLOTS);
+    engine.wait_until(|status| status.responses == probes + SLOTS as u64);
+    ask(&mut fibers, SLOTS..SLOTS + MORE);
+    // Time for the engine to fall asleep.
+    std::thread::sleep(Duration::from_millis(50));
+    let start = Instant::now();
+    while done.get() < SLOTS + MORE {
+        assert!(start.elapsed() < PATIENCE, "{} answers", done.get());
+        instance::with(|instance| instance.poll(Moment::Idle));
+        while let Some(job) = instance::with(Instance::next_ready).flatten() {
+            let fiber = paused.remove(&job.0).expect("a paused fiber");
+            assert!(matches!(fibers.resume(fiber), Progress::Finished));
+        }
+    }
+}
+
 #[test]
 fn what_has_not_been_measured_is_not_cheaper() {
     let engine = TestEngine::start();
@@ -114,8 +166,12 @@ fn what_has_not_been_measured_is_not_cheaper() {
 
 /// Makes the engine the device of this thread, which waits for each answer.
 fn install(engine: &TestEngine, policy: Policy) {
+    install_with(engine, client_options(), policy);
+}
+
+fn install_with(engine: &TestEngine, options: Options, policy: Policy) {
     let path = engine.socket.clone();
-    let device = Device::new(path, client_options(), policy, Costs::default(), PATIENCE);
+    let device = Device::new(path, options, policy, Costs::default(), PATIENCE);
     let device = device.expect("descriptors");
     assert!(device.is_in());
     let mut instance = Instance::new(Box::new(device), 64).expect("an instance");

@@ -21,8 +21,11 @@ use crate::policy::{Costs, Policy};
 use crate::request::{Answer, Handle, Kind, Operation, Reason};
 use crate::slots::RequestId;
 
-/// How long a request may take. One that takes longer is run again in software, and the device is taken out.
+/// For how long a device may answer nothing while requests wait. Then it is taken out, and they are run in software.
 const LATE: Duration = Duration::from_secs(1);
+
+/// How long a request may wait at a device that answers others: before clients give up.
+const TOO_LATE: Duration = Duration::from_secs(20);
 
 /// After how long a device that has failed is tried again: at first, and at most.
 const RETRY: Duration = Duration::from_millis(100);
@@ -66,6 +69,10 @@ struct Link {
     probe: Option<u64>,
     /// The bell has been armed, so the event may have become readable.
     is_armed: bool,
+    /// When the device has last answered anything.
+    answered: Instant,
+    /// The engine has written what cannot be.
+    is_corrupt: bool,
 }
 
 impl Device {
@@ -146,6 +153,7 @@ impl Device {
 
     fn connect(&self, now: Instant) -> io::Result<State> {
         let connection = Connection::new(&self.path)?;
+        self.watch(connection.as_fd())?;
         connection.send(&self.options.message())?;
         Ok(State::Opening {
             connection,
@@ -161,10 +169,7 @@ impl Device {
         let State::Opening { connection, .. } = std::mem::replace(&mut self.state, out) else {
             unreachable!("an instance is the answer of a connection that is being opened");
         };
-        for descriptor in [connection.as_fd(), instance.event.as_fd()] {
-            let data = epoll::EventData::new_u64(0);
-            epoll::add(&self.watch, descriptor, data, epoll::EventFlags::IN)?;
-        }
+        self.watch(instance.event.as_fd())?;
         let mut link = Box::new(Link {
             connection,
             instance,
@@ -173,6 +178,8 @@ impl Device {
             keys: RegisteredKeys::default(),
             probe: None,
             is_armed: false,
+            answered: now,
+            is_corrupt: false,
         });
         let id = link.flights.next_id();
         let words = probe::write(&mut link.slot, id);
@@ -181,6 +188,25 @@ impl Device {
         link.probe = Some(id);
         self.state = State::In(link);
         Ok(())
+    }
+
+    fn watch(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(0);
+        Ok(epoll::add(
+            &self.watch,
+            descriptor,
+            data,
+            epoll::EventFlags::IN,
+        )?)
+    }
+
+    /// Whether the device is about to be let in, so that what only it can compute waits for that.
+    fn is_coming(&self) -> bool {
+        match &self.state {
+            State::Out { .. } => false,
+            State::Opening { .. } => true,
+            State::In(link) => link.probe.is_some(),
+        }
     }
 
     fn take_out(&mut self, now: Instant) {
@@ -211,12 +237,12 @@ impl Device {
 impl Accelerator for Device {
     fn accepts(&mut self, operation: &Operation) -> bool {
         self.advance();
+        if self.is_coming() {
+            return matches!(operation, Operation::Held { .. });
+        }
         let State::In(link) = &mut self.state else {
             return false;
         };
-        if link.probe.is_some() {
-            return false;
-        }
         match operation {
             Operation::RsaPrivate { .. } | Operation::Ecdsa { .. } => link.has_key(operation),
             Operation::X25519 { .. }
@@ -241,6 +267,9 @@ impl Accelerator for Device {
     fn submit(&mut self, request: Request) -> Result<(), Request> {
         let now = Instant::now();
         let jobs = self.jobs as u64;
+        if self.is_coming() {
+            return Err(request);
+        }
         let State::In(link) = &mut self.state else {
             return Err(request);
         };
@@ -270,8 +299,12 @@ impl Accelerator for Device {
                 link.flights.add(Some(request.id), kind, now);
                 Ok(())
             }
-            // A ring that cannot be is found when it is polled.
-            Ok(false) | Err(ring::Corrupt) => Err(request),
+            Ok(false) => Err(request),
+            Err(ring::Corrupt) => {
+                // The next poll takes the device out.
+                link.is_corrupt = true;
+                Err(request)
+            }
         }
     }
 
@@ -283,7 +316,11 @@ impl Accelerator for Device {
     }
 
     fn poll(&mut self, _moment: Moment, responses: &mut Vec<Response>, counters: &mut Counters) {
-        self.collect(Instant::now(), responses, counters);
+        if matches!(self.state, State::In(_)) {
+            self.collect(Instant::now(), responses, counters);
+        } else {
+            self.advance();
+        }
     }
 
     fn expect(&mut self, jobs: usize) {
@@ -308,10 +345,16 @@ impl Link {
     /// Puts the slot into the ring, and wakes the engine if it sleeps.
     fn push(&mut self, words: usize) -> Result<bool, ring::Corrupt> {
         let is_pushed = self.instance.requests.push(&self.slot.0[..words])?;
-        if is_pushed && self.instance.engine_bell.must_ring() {
-            event::signal(self.instance.doorbell.as_fd());
+        if is_pushed {
+            self.wake_engine();
         }
         Ok(is_pushed)
+    }
+
+    fn wake_engine(&self) {
+        if self.instance.engine_bell.must_ring() {
+            event::signal(self.instance.doorbell.as_fd());
+        }
     }
 
     fn collect(
@@ -326,6 +369,8 @@ impl Link {
             event::drain(self.instance.event.as_fd());
         }
         let broken = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+        let slots = self.instance.requests.slots();
+        let may_have_been_full = self.flights.count() >= slots;
         let mut slot = Slot([0; SLOT_WORDS]);
         let mut came = false;
         while self
@@ -359,13 +404,24 @@ impl Link {
             };
             responses.push(answered(id, answer));
         }
+        // The engine takes no request whose answer would have no room. It may sleep for want of that.
+        if came && may_have_been_full {
+            self.wake_engine();
+        }
+        let room = self.instance.requests.room().map_err(io::Error::other)?;
+        if self.is_corrupt || (self.flights.count() == 0 && room != slots) {
+            return Err(broken("answers without requests"));
+        }
         // The socket is looked at only if something is expected there, or nothing has come out of the ring, which may be
         // since the engine has gone.
         let is_quiet = self.flights.count() == 0 || self.flights.is_old(now);
         if self.keys.is_registering() || (!came && is_quiet) {
             self.read_messages()?;
         }
-        if self.flights.is_late(now) {
+        if came {
+            self.answered = now;
+        }
+        if self.flights.is_late(now, self.answered) {
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
                 "the device is late",
@@ -470,8 +526,9 @@ impl Flights {
         self.age(now) > OLD
     }
 
-    fn is_late(&self, now: Instant) -> bool {
-        self.age(now) > LATE
+    fn is_late(&self, now: Instant, answered: Instant) -> bool {
+        let age = self.age(now);
+        age.min(now.saturating_duration_since(answered)) > LATE || age > TOO_LATE
     }
 
     fn age(&self, now: Instant) -> Duration {

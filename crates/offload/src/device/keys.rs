@@ -11,6 +11,9 @@ use super::connection::Connection;
 use super::message::{Key, ToClient, ToEngine};
 use crate::request::{Handle, Operation};
 
+/// What an engine holds for one client.
+const MOST_KEYS: usize = 1024;
+
 /// What has been sent over a connection, by [address](address).
 #[derive(Default)]
 pub(super) struct RegisteredKeys {
@@ -21,7 +24,7 @@ pub(super) struct RegisteredKeys {
 
 struct RegisteredKey {
     /// Keeps the address from being used again.
-    _key: OwnKey,
+    key: OwnKey,
     state: Registration,
 }
 
@@ -51,12 +54,18 @@ impl RegisteredKeys {
         if let Some(key) = self.keys.get(&address) {
             return matches!(key.state, Registration::Done(_));
         }
-        if let Some(key) = OwnKey::of(operation)
+        if self.keys.len() >= MOST_KEYS {
+            // Keys that nobody else has any more: a server may read one for each connection.
+            let registering = &self.registering;
+            self.keys
+                .retain(|address, key| key.key.is_shared() || registering.contains(address));
+        }
+        if self.keys.len() < MOST_KEYS
+            && let Some(key) = OwnKey::of(operation)
             && key.send(connection).is_ok()
         {
             let state = Registration::Sent;
-            self.keys
-                .insert(address, RegisteredKey { _key: key, state });
+            self.keys.insert(address, RegisteredKey { key, state });
             self.registering.push_back(address);
         }
         false
@@ -97,6 +106,13 @@ impl OwnKey {
             Operation::RsaPrivate { key, .. } => Some(Self::Rsa(key.clone())),
             Operation::Ecdsa { key, .. } => Some(Self::Ec(key.clone())),
             _ => None,
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        match self {
+            Self::Rsa(key) => Arc::strong_count(key) > 1,
+            Self::Ec(key) => Arc::strong_count(key) > 1,
         }
     }
 

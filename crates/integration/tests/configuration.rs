@@ -82,6 +82,64 @@ fn errors_name_file_and_line(build: Build) {
             "invalid number of arguments in \"fibers\" directive",
         ),
         (
+            "offload card;",
+            "invalid value \"card\" in \"offload\" directive: give async, sync or software",
+        ),
+        (
+            "poll timer;",
+            "invalid value \"timer\" in \"poll\" directive: give idle, hybrid,",
+        ),
+        (
+            "poll timer 10;",
+            "invalid value \"timer 10\" in \"poll\" directive: give timer a time",
+        ),
+        (
+            "poll timer 2s;",
+            "invalid value \"timer 2s\" in \"poll\" directive: give timer a time",
+        ),
+        (
+            "poll timer 1ms 2ms;",
+            "invalid number of arguments in \"poll\" directive",
+        ),
+        (
+            "poll_thresholds 48;",
+            "invalid value \"48\" in \"poll_thresholds\" directive: give two numbers",
+        ),
+        (
+            "poll_thresholds 0 24;",
+            "invalid value \"0 24\" in \"poll_thresholds\" directive",
+        ),
+        (
+            "notify pipe;",
+            "invalid value \"pipe\" in \"notify\" directive: give queue or fd",
+        ),
+        (
+            "device /run/engine.sock;",
+            "invalid value \"/run/engine.sock\" in \"device\" directive: give off, or unix:",
+        ),
+        (
+            "device unix:engine.sock;",
+            "invalid value \"unix:engine.sock\" in \"device\" directive",
+        ),
+        (
+            "ring 100;",
+            "invalid value \"100\" in \"ring\" directive: give a power of two",
+        ),
+        (
+            "interrupts 65;",
+            "invalid value \"65\" in \"interrupts\" directive: give adaptive, or",
+        ),
+        ("weight 17;", "invalid value \"17\" in \"weight\" directive"),
+        (
+            "keys secret;",
+            "invalid value \"secret\" in \"keys\" directive: give shared or isolated",
+        ),
+        (
+            "keys isolated; }",
+            "\"keys isolated\" needs a \"device\" that holds the keys",
+        ),
+        ("ring 64; }", "\"ring\" means nothing without a \"device\""),
+        (
             "threads 4;",
             "unknown directive \"threads\" in slipstream block: fibers, fiber_stack,",
         ),
@@ -149,7 +207,8 @@ fn every_directive_is_accepted(build: Build) {
     for directives in [
         "",
         "fibers 1; fiber_stack 64k; flush 1; lanes auto;",
-        "fibers 30000; fiber_stack 64m; flush 8; lanes portable; ahead 4096;",
+        "fibers 30000; fiber_stack 64m; flush 8; lanes portable; ahead 4096; offload async; poll timer 10us; poll_thresholds 48 24; notify fd; \
+         device unix:/nowhere/engine.sock; ring 64; interrupts 4; weight 2; keys shared;",
         "fiber_stack 65536; flush auto; lanes off; ahead off;",
     ] {
         let configuration = Configuration::new().lanes(Lanes::Block(directives.to_owned()));

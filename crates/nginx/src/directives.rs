@@ -256,9 +256,18 @@ impl CoreConf {
                 "unknown directive \"{name}\" in slipstream block: {names} are known"
             ));
         };
-        if values.is_empty() {
+        let most = match name {
+            "poll" | "poll_thresholds" => 2,
+            _ => 1,
+        };
+        if !(1..=most).contains(&values.len()) {
+            let cure = if most == 1 {
+                "one value"
+            } else {
+                "one value, or two"
+            };
             return Err(format!(
-                "invalid number of arguments in \"{name}\" directive: give a value"
+                "invalid number of arguments in \"{name}\" directive: give {cure}"
             ));
         }
         if std::mem::replace(&mut self.given[place], true) {

@@ -9,8 +9,8 @@ pub(super) const SETTING: &[&str] = &[
     "There is one worker with a core to itself. The paper's figures 7 to 9 grow the number of workers, two of which share a \
      physical core as its hyper-threads (its HT axis); that is not reproduced, and its ratios are set beside ours for the \
      number of workers that it names.",
-    "Only RSA and elliptic-curve operations are offloaded. The PRF of TLS 1.2, which the paper's card computes too, stays in \
-     the worker, and so does the generation of ephemeral keys.",
+    "Only RSA and elliptic-curve operations are offloaded, to a device the generation of ephemeral keys too. The PRF of TLS \
+     1.2, which the paper's card computes as well, stays in the worker.",
     "The clients are one process with a TLS client of its own, on the same machine, over loopback; the paper's are two \
      machines with up to 2000 processes over 40 Gbit/s Ethernet.",
 ];
@@ -69,9 +69,8 @@ fn full_handshakes(configuration: Configuration) -> Option<&'static str> {
         }
         Configuration::Qtls => {
             "Notification through a queue saves a write and an event for each operation. The ratio to SW is bounded by what \
-             cannot be offloaded: TLS messages, the PRF, TCP and connections. With ECDHE the ephemeral key is one of the \
-             costly operations and stays in the worker; with P-384, where it is one of three of about the same cost, no ratio \
-             above three is possible here."
+             cannot be offloaded: TLS messages, the PRF, TCP and connections. The slower \
+             OpenSSL's own code is, as for P-384, the more there is to gain."
         }
         Configuration::Idle => {
             "Not in the paper: polls when nginx is about to wait for events, by when all that could be submitted has been."

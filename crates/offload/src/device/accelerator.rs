@@ -1,6 +1,5 @@
 //! A device as the accelerator of an event loop.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -11,21 +10,16 @@ use rustix::event::epoll;
 use slipstream_ring::{Words, ring};
 
 use super::connection::{Connection, Instance, Options};
+use super::flights::{Flights, LATE};
 use super::keys::RegisteredKeys;
 use super::layout::{COMPANY, SLOT_WORDS};
+use super::probe;
 use super::wire::{self, Outcome, Slot};
 use crate::accelerator::{Accelerator, Moment, Request, Response, answered};
 use crate::counters::Counters;
 use crate::event;
 use crate::policy::{Costs, Policy};
 use crate::request::{Answer, Handle, Kind, Operation, Reason};
-use crate::slots::RequestId;
-
-/// For how long a device may answer nothing while requests wait. Then it is taken out, and they are run in software.
-const LATE: Duration = Duration::from_secs(1);
-
-/// How long a request may wait at a device that answers others: before clients give up.
-const TOO_LATE: Duration = Duration::from_secs(20);
 
 /// After how long a device that has failed is tried again: at first, and at most.
 const RETRY: Duration = Duration::from_millis(100);
@@ -448,126 +442,5 @@ impl Link {
             let _ = self.read_messages();
         }
         self.keys.has(&self.connection, operation)
-    }
-}
-
-/// The requests in flight, by the names under which the device knows them.
-#[derive(Default)]
-struct Flights {
-    entries: Vec<Entry>,
-    free: Vec<u32>,
-    /// In the order in which they were submitted; some have ended.
-    order: VecDeque<(Instant, u64)>,
-}
-
-struct Entry {
-    generation: u32,
-    /// Nobody's, for the probe.
-    flight: Option<(Option<RequestId>, Kind)>,
-}
-
-/// A request that is older than this is a reason to see whether the device is still there.
-const OLD: Duration = Duration::from_millis(4);
-
-impl Flights {
-    /// The name that the next request gets.
-    fn next_id(&self) -> u64 {
-        match self.free.last() {
-            Some(index) => id(*index, self.entries[*index as usize].generation),
-            None => id(self.entries.len() as u32, 0),
-        }
-    }
-
-    fn add(&mut self, request: Option<RequestId>, kind: Kind, now: Instant) {
-        let name = self.next_id();
-        let flight = Some((request, kind));
-        match self.free.pop() {
-            Some(index) => self.entries[index as usize].flight = flight,
-            None => self.entries.push(Entry {
-                generation: 0,
-                flight,
-            }),
-        }
-        self.order.push_back((now, name));
-    }
-
-    /// Ends the flight with this name; `None` if there is none, or it was nobody's.
-    fn end(&mut self, name: u64) -> Option<(RequestId, Kind)> {
-        let index = name as u32;
-        let entry = self.entries.get_mut(index as usize)?;
-        if id(index, entry.generation) != name {
-            return None;
-        }
-        let (request, kind) = entry.flight.take()?;
-        entry.generation = entry.generation.wrapping_add(1);
-        self.free.push(index);
-        while self
-            .order
-            .front()
-            .is_some_and(|(_, name)| !self.flies(*name))
-        {
-            self.order.pop_front();
-        }
-        Some((request?, kind))
-    }
-
-    fn flies(&self, name: u64) -> bool {
-        let index = name as u32;
-        self.entries
-            .get(index as usize)
-            .is_some_and(|entry| entry.flight.is_some() && id(index, entry.generation) == name)
-    }
-
-    fn count(&self) -> usize {
-        self.entries.len() - self.free.len()
-    }
-
-    fn is_old(&self, now: Instant) -> bool {
-        self.age(now) > OLD
-    }
-
-    fn is_late(&self, now: Instant, answered: Instant) -> bool {
-        let age = self.age(now);
-        age.min(now.saturating_duration_since(answered)) > LATE || age > TOO_LATE
-    }
-
-    fn age(&self, now: Instant) -> Duration {
-        let oldest = self.order.front();
-        oldest.map_or(Duration::ZERO, |(since, _)| {
-            now.saturating_duration_since(*since)
-        })
-    }
-
-    /// Ends all of them.
-    fn drain(&mut self) -> impl Iterator<Item = RequestId> {
-        let entries = std::mem::take(self).entries;
-        entries
-            .into_iter()
-            .filter_map(|entry| entry.flight.and_then(|(request, _)| request))
-    }
-}
-
-fn id(index: u32, generation: u32) -> u64 {
-    u64::from(generation) << 32 | u64::from(index)
-}
-
-/// A request to which the answer is known: RFC 7748, section 6.1.
-mod probe {
-    use hex_literal::hex;
-
-    use super::{Handle, Kind, Outcome, Slot, wire};
-
-    const PRIVATE: [u8; 32] =
-        hex!("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a");
-    const PEER: [u8; 32] = hex!("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f");
-    const SECRET: [u8; 32] =
-        hex!("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742");
-
-    pub(super) fn write(slot: &mut Slot, id: u64) -> usize {
-        wire::write_request(slot, id, Kind::X25519, Handle(0), &PRIVATE, &PEER)
-    }
-
-    pub(super) fn is_right(outcome: &Outcome) -> bool {
-        matches!(outcome, Outcome::Computed(secret) if secret.as_slice() == SECRET)
     }
 }

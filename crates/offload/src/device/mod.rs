@@ -10,9 +10,11 @@
 
 mod accelerator;
 mod connection;
+mod flights;
 mod keys;
 pub mod layout;
 pub mod message;
+mod probe;
 pub mod socket;
 pub mod wire;
 

@@ -1,0 +1,179 @@
+//! The requests in flight at a device.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::request::Kind;
+use crate::slots::RequestId;
+
+/// For how long a device may answer nothing while requests wait. Then it is taken out, and they are run in software.
+pub(super) const LATE: Duration = Duration::from_secs(1);
+
+/// How long a request may wait at a device that answers others: before clients give up.
+const TOO_LATE: Duration = Duration::from_secs(20);
+
+/// The requests in flight, by the names under which the device knows them.
+#[derive(Default)]
+pub(super) struct Flights {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    /// In the order in which they were submitted; some have ended.
+    order: VecDeque<(Instant, u64)>,
+}
+
+struct Entry {
+    generation: u32,
+    /// Nobody's, for the probe.
+    flight: Option<(Option<RequestId>, Kind)>,
+}
+
+/// A request that is older than this is a reason to see whether the device is still there.
+const OLD: Duration = Duration::from_millis(4);
+
+impl Flights {
+    /// The name that the next request gets.
+    pub(super) fn next_id(&self) -> u64 {
+        match self.free.last() {
+            Some(index) => id(*index, self.entries[*index as usize].generation),
+            None => id(self.entries.len() as u32, 0),
+        }
+    }
+
+    pub(super) fn add(&mut self, request: Option<RequestId>, kind: Kind, now: Instant) {
+        let name = self.next_id();
+        let flight = Some((request, kind));
+        match self.free.pop() {
+            Some(index) => self.entries[index as usize].flight = flight,
+            None => self.entries.push(Entry {
+                generation: 0,
+                flight,
+            }),
+        }
+        self.order.push_back((now, name));
+    }
+
+    /// Ends the flight with this name; `None` if there is none, or it was nobody's.
+    pub(super) fn end(&mut self, name: u64) -> Option<(RequestId, Kind)> {
+        let index = name as u32;
+        let entry = self.entries.get_mut(index as usize)?;
+        if id(index, entry.generation) != name {
+            return None;
+        }
+        let (request, kind) = entry.flight.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(index);
+        while self
+            .order
+            .front()
+            .is_some_and(|(_, name)| !self.flies(*name))
+        {
+            self.order.pop_front();
+        }
+        Some((request?, kind))
+    }
+
+    fn flies(&self, name: u64) -> bool {
+        let index = name as u32;
+        self.entries
+            .get(index as usize)
+            .is_some_and(|entry| entry.flight.is_some() && id(index, entry.generation) == name)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    pub(super) fn is_old(&self, now: Instant) -> bool {
+        self.age(now) > OLD
+    }
+
+    pub(super) fn is_late(&self, now: Instant, answered: Instant) -> bool {
+        let age = self.age(now);
+        age.min(now.saturating_duration_since(answered)) > LATE || age > TOO_LATE
+    }
+
+    fn age(&self, now: Instant) -> Duration {
+        let oldest = self.order.front();
+        oldest.map_or(Duration::ZERO, |(since, _)| {
+            now.saturating_duration_since(*since)
+        })
+    }
+
+    /// Ends all of them.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = RequestId> {
+        let entries = std::mem::take(self).entries;
+        entries
+            .into_iter()
+            .filter_map(|entry| entry.flight.and_then(|(request, _)| request))
+    }
+}
+
+fn id(index: u32, generation: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pause::Notification;
+    use crate::request::Class;
+    use crate::slots::Slots;
+
+    fn request(slots: &mut Slots) -> Option<RequestId> {
+        slots.open(Class::Asymmetric, Notification::ByPauser)
+    }
+
+    #[test]
+    fn a_name_is_good_for_one_flight() {
+        let mut slots = Slots::new(2);
+        let mut flights = Flights::default();
+        let now = Instant::now();
+        let (first, id) = (request(&mut slots), flights.next_id());
+        flights.add(first, Kind::X25519, now);
+        assert_eq!(flights.end(id), first.map(|id| (id, Kind::X25519)));
+        assert_eq!(flights.end(id), None, "ended");
+        let again = flights.next_id();
+        flights.add(request(&mut slots), Kind::X25519, now);
+        assert_ne!(again, id, "the place is used again, the name is not");
+        assert_eq!(flights.end(id), None);
+        assert_eq!(flights.end(7), None, "nobody's");
+        assert_eq!(flights.count(), 1);
+    }
+
+    #[test]
+    fn a_device_is_late_that_answers_nothing_or_one_of_them_never() {
+        let mut flights = Flights::default();
+        let start = Instant::now();
+        let after = |time: Duration| start + time;
+        assert!(
+            !flights.is_late(after(TOO_LATE * 2), start),
+            "nothing waits"
+        );
+        let id = flights.next_id();
+        flights.add(None, Kind::X25519, start);
+        assert!(!flights.is_late(after(LATE), start));
+        assert!(flights.is_late(after(LATE * 2), start));
+        assert!(
+            !flights.is_late(after(LATE * 2), after(LATE)),
+            "others are answered"
+        );
+        assert!(flights.is_late(after(TOO_LATE * 2), after(TOO_LATE * 2)));
+        flights.end(id);
+        assert!(!flights.is_late(after(TOO_LATE * 2), start));
+    }
+
+    #[test]
+    fn all_that_somebody_waits_for_can_be_ended() {
+        let mut slots = Slots::new(2);
+        let mut flights = Flights::default();
+        let now = Instant::now();
+        flights.add(None, Kind::X25519, now);
+        let waited_for = request(&mut slots);
+        flights.add(waited_for, Kind::X25519, now);
+        assert_eq!(
+            flights.drain().collect::<Vec<_>>(),
+            Vec::from_iter(waited_for)
+        );
+        assert_eq!(flights.count(), 0);
+    }
+}

@@ -51,11 +51,11 @@ fn the_measured_cost_decides_by_default() {
     let server = Server::start(HaproxyConfiguration::with_provider(""));
     for (offer, name) in offers() {
         let client = server.client(&offer);
-        // One at a time has no company; a lone X25519 operation may be cheaper in lanes all the same.
+        // One at a time has no company, but may be as cheap in lanes: X25519, and RSA with half a batch. It is computed once.
         let before = server.haproxy.lane_operations();
         assert_eq!(client.get("/").expect(name).text(), "served");
         let operations = server.haproxy.lane_operations() - before;
-        assert!(operations < operations_in_lanes(name), "{name}");
+        assert!(operations <= operations_in_lanes(name), "{name}");
         let pages = concurrently(64, |_| client.get("/").expect(name).status);
         assert!(pages.iter().all(|&status| status == 200), "{name}");
     }

@@ -1,23 +1,20 @@
 //! `keys isolated`: private keys that a device holds, and workers do not have.
 //!
-//! The master reads the keys, brings them to the device, and puts a key with a handle in the place of each. That is done while
-//! the configuration is read, since a reload that fails there leaves the old workers serving. A worker then wipes what it
+//! The master reads the keys, brings them to the device, and puts a key with a handle in the place of each. That is done when
+//! the configuration has been read and before it is used, since a reload that fails there leaves the old workers serving. A worker then wipes what it
 //! has inherited of the keys from the master's memory, before it serves anybody.
 
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use nginx_sys::{
-    ERR_clear_error, EVP_PKEY, EVP_PKEY_free, SSL_CERT_SET_FIRST, SSL_CERT_SET_NEXT, SSL_CTX,
-    SSL_CTX_get0_privatekey, SSL_CTX_use_PrivateKey,
-};
+use nginx_sys::{EVP_PKEY, EVP_PKEY_free, SSL_CTX, SSL_CTX_use_PrivateKey};
 use slipstream_offload::device::Connection;
 use slipstream_offload::device::message::Token;
 use slipstream_offload::remains::Remains;
 use slipstream_openssl::held::{self, PrivateParts};
 
-use crate::openssl::set_current_cert;
+use crate::openssl::each_private_key;
 
 /// How long the device may take to answer the master.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -71,19 +68,8 @@ pub(crate) unsafe fn isolate(path: &Path, contexts: &[*mut SSL_CTX]) -> Result<(
     let connection = Connection::new(path)
         .map_err(|error| format!("no engine at {device} to hold the keys ({error}): start it"))?;
     for &context in contexts {
-        // SAFETY: by the caller's promise; a certificate is made the current one before its key is asked for.
-        unsafe {
-            let mut more = set_current_cert(context, SSL_CERT_SET_FIRST);
-            while more == 1 {
-                let key = SSL_CTX_get0_privatekey(context);
-                if !key.is_null() {
-                    replace(&connection, context, key)?;
-                }
-                more = set_current_cert(context, SSL_CERT_SET_NEXT);
-            }
-            set_current_cert(context, SSL_CERT_SET_FIRST);
-            ERR_clear_error();
-        }
+        // SAFETY: by the caller's promise; the key is that of the current certificate.
+        unsafe { each_private_key(context, |key| replace(&connection, context, key)) }?;
     }
     let token = connection
         .grant(PATIENCE)
@@ -150,7 +136,8 @@ pub(crate) fn adopt() -> Option<Token> {
 /// If the system has no memory for the search, or does not let this process read its own.
 ///
 /// # Safety
-/// In a worker that has just been forked.
+/// In a worker that has just been forked, whose other threads, if another module has started any, do not unmap memory
+/// meanwhile.
 pub(crate) unsafe fn wipe() -> std::io::Result<usize> {
     let mut state = state();
     let known = std::mem::take(&mut state.known);
@@ -164,7 +151,7 @@ pub(crate) unsafe fn wipe() -> std::io::Result<usize> {
     let remains = Remains::of(secrets.iter().copied())?;
     drop(secrets);
     drop(known);
-    // SAFETY: by the caller's promise; handles have taken the place of the keys.
+    // SAFETY: handles have taken the place of the keys; for the rest by the caller's promise.
     unsafe { remains.wipe() }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! All of it happens before workers are forked, once, so that no worker pays for it.
 
+use std::convert::Infallible;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -10,9 +11,8 @@ use std::time::Duration;
 use nginx_sys::{
     ERR_clear_error, EVP_DigestSignInit_ex, EVP_MD_CTX_free, EVP_MD_CTX_new, EVP_MD_fetch,
     EVP_MD_free, EVP_PKEY, EVP_PKEY_is_a, EVP_default_properties_is_fips_enabled,
-    EVP_set_default_properties, NGX_OK, SSL_CERT_SET_FIRST, SSL_CERT_SET_NEXT, SSL_CTX,
-    SSL_CTX_get0_privatekey, nginx_version, ngx_core_conf_t, ngx_core_module, ngx_cycle_t,
-    ngx_flag_t, ngx_http_conf_ctx_t, ngx_http_core_main_conf_t, ngx_http_core_module,
+    EVP_set_default_properties, NGX_OK, SSL_CTX, nginx_version, ngx_core_conf_t, ngx_core_module,
+    ngx_cycle_t, ngx_flag_t, ngx_http_conf_ctx_t, ngx_http_core_main_conf_t, ngx_http_core_module,
     ngx_http_core_srv_conf_t, ngx_http_module, ngx_int_t, ngx_module_t, ngx_ssl_t, ngx_test_config,
 };
 use slipstream_lanes::Backend;
@@ -25,7 +25,7 @@ use slipstream_offload::{Kind, ahead};
 use crate::config::{self, ServerConf};
 use crate::directives::{CoreConf, Lanes, Offload};
 use crate::log::{self, Level};
-use crate::openssl::{OSSL_PROVIDER_add_builtin, OSSL_PROVIDER_load, set_current_cert};
+use crate::openssl::{OSSL_PROVIDER_add_builtin, OSSL_PROVIDER_load, each_private_key};
 use crate::{gate, isolation, metrics, module};
 
 /// What workers find prepared.
@@ -321,12 +321,10 @@ fn costs(backend: Backend, policy: Policy) -> Result<Costs, String> {
 /// `context` is valid.
 unsafe fn bring_keys(context: *mut SSL_CTX) -> usize {
     let mut keys = 0;
-    // SAFETY: OpenSSL's functions on a valid context; what they allocate is freed here.
-    unsafe {
-        let mut more = set_current_cert(context, SSL_CERT_SET_FIRST);
-        while more == 1 {
-            let key = SSL_CTX_get0_privatekey(context);
-            if !key.is_null() && is_ours(key) {
+    let import = |key: *mut EVP_PKEY| {
+        // SAFETY: a valid key, and OpenSSL's functions; what they allocate is freed here.
+        unsafe {
+            if is_ours(key) {
                 let digest = EVP_MD_CTX_new();
                 EVP_DigestSignInit_ex(
                     digest,
@@ -340,11 +338,11 @@ unsafe fn bring_keys(context: *mut SSL_CTX) -> usize {
                 EVP_MD_CTX_free(digest);
                 keys += 1;
             }
-            more = set_current_cert(context, SSL_CERT_SET_NEXT);
         }
-        set_current_cert(context, SSL_CERT_SET_FIRST);
-        ERR_clear_error();
-    }
+        Ok::<(), Infallible>(())
+    };
+    // SAFETY: by the caller's promise.
+    let Ok(()) = unsafe { each_private_key(context, import) };
     keys
 }
 

@@ -2,7 +2,10 @@
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 
-use nginx_sys::{SSL_CTRL_SET_CURRENT_CERT, SSL_CTX, SSL_CTX_ctrl};
+use nginx_sys::{
+    ERR_clear_error, EVP_PKEY, SSL_CERT_SET_FIRST, SSL_CERT_SET_NEXT, SSL_CTRL_SET_CURRENT_CERT,
+    SSL_CTX, SSL_CTX_ctrl, SSL_CTX_get0_privatekey,
+};
 
 /// A library context; null stands for the default one.
 #[repr(C)]
@@ -33,7 +36,7 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// `context` is valid; `which` is SSL_CERT_SET_FIRST or SSL_CERT_SET_NEXT.
-pub(crate) unsafe fn set_current_cert(context: *mut SSL_CTX, which: u32) -> c_long {
+unsafe fn set_current_cert(context: *mut SSL_CTX, which: u32) -> c_long {
     // SAFETY: by the caller's promise.
     unsafe {
         SSL_CTX_ctrl(
@@ -43,4 +46,33 @@ pub(crate) unsafe fn set_current_cert(context: *mut SSL_CTX, which: u32) -> c_lo
             std::ptr::null_mut(),
         )
     }
+}
+
+/// Calls `f` with the private key of each certificate of `context`, until it fails. The key's certificate is the current
+/// one meanwhile; afterwards the first one is again.
+///
+/// # Errors
+/// That of `f`.
+///
+/// # Safety
+/// `context` is valid.
+pub(crate) unsafe fn each_private_key<E>(
+    context: *mut SSL_CTX,
+    mut f: impl FnMut(*mut EVP_PKEY) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut result = Ok(());
+    // SAFETY: by the caller's promise; a certificate is made the current one before its key is asked for.
+    unsafe {
+        let mut more = set_current_cert(context, SSL_CERT_SET_FIRST);
+        while more == 1 && result.is_ok() {
+            let key = SSL_CTX_get0_privatekey(context);
+            if !key.is_null() {
+                result = f(key);
+            }
+            more = set_current_cert(context, SSL_CERT_SET_NEXT);
+        }
+        set_current_cert(context, SSL_CERT_SET_FIRST);
+        ERR_clear_error();
+    }
+    result
 }

@@ -146,7 +146,7 @@ const LONGEST_SCALAR: usize = 48;
 /// the system's generator has not filled, makes its signature fail.
 fn random_scalar(curve: Curve) -> Zeroizing<[u8; LONGEST_SCALAR]> {
     let mut scalar = Zeroizing::new([0; LONGEST_SCALAR]);
-    if getrandom::fill(&mut scalar[..curve.bytes()]).is_err() {
+    if key_pair::draw(&mut scalar[..curve.bytes()]).is_err() {
         scalar.zeroize();
     }
     scalar

@@ -26,6 +26,9 @@ pub(crate) struct Counters {
     pub(crate) events: AtomicU64,
     /// Batches by the number of live lanes: entry `n - 1` counts those with `n`.
     pub(crate) fill: [AtomicU64; LANES],
+    pub(crate) compressed_chunks: AtomicU64,
+    pub(crate) content_bytes: AtomicU64,
+    pub(crate) compressed_bytes: AtomicU64,
 }
 
 /// What an engine has done since it was started, and what it holds.
@@ -51,7 +54,7 @@ pub struct Status {
     pub malformed_rings: u64,
     /// Requests taken, by the name of their kind.
     pub requests: ByKind,
-    /// Requests that were refused: no such key, or operands of a wrong length.
+    /// Requests that were refused: no such key, buffer or level, or operands of a wrong length.
     pub refused: u64,
     /// Requests whose operands were not what the standard allows, or whose result failed its check.
     pub faults: u64,
@@ -61,12 +64,18 @@ pub struct Status {
     pub dropped: u64,
     /// Events by which sleeping clients were woken.
     pub events: u64,
-    /// Batches computed.
+    /// Batches computed in lanes.
     pub batches: u64,
     /// Mean number of live lanes.
     pub mean_fill: f64,
     /// Batches by the number of live lanes: entry `n - 1` counts those with `n`.
     pub fill: [u64; LANES],
+    /// Chunks of content that were compressed.
+    pub compressed_chunks: u64,
+    /// Their length in bytes.
+    pub content_bytes: u64,
+    /// And afterwards.
+    pub compressed_bytes: u64,
 }
 
 /// A number for each kind, in the order of [`Kind::index`].
@@ -104,13 +113,21 @@ impl Counters {
             batches,
             mean_fill: operations as f64 / batches.max(1) as f64,
             fill,
+            compressed_chunks: read(&self.compressed_chunks),
+            content_bytes: read(&self.content_bytes),
+            compressed_bytes: read(&self.compressed_bytes),
         }
     }
 }
 
 /// Adds one.
 pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
+    add(counter, 1);
+}
+
+/// Adds some.
+pub(crate) fn add(counter: &AtomicU64, number: usize) {
+    counter.fetch_add(number as u64, Ordering::Relaxed);
 }
 
 /// Takes one away.

@@ -1,4 +1,4 @@
-//! A pair of rings, as the engine sees it.
+//! A pair of rings with their buffers, as the engine sees it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,8 @@ use std::time::Instant;
 use rustix::event::EventfdFlags;
 use rustix::net::Shutdown;
 use rustix::pipe::PipeFlags;
-use slipstream_offload::device::layout::{CLIENT_BELL, COMPANY, ENGINE_BELL, Layout};
+use slipstream_offload::device::buffers;
+use slipstream_offload::device::layout::{BUFFERS_USED, CLIENT_BELL, COMPANY, ENGINE_BELL, Layout};
 use slipstream_offload::device::message::Aggregation;
 use slipstream_offload::device::wire::{Response, Slot, write_response};
 use slipstream_ring::Words;
@@ -44,7 +45,8 @@ pub(crate) struct Instance {
     pub(crate) bell: Bell<Arc<Memory>>,
     /// Written by the client when it has seen the engine asleep. It is never read: only that it is written counts.
     pub(crate) doorbell: OwnedFd,
-    layout: Layout,
+    /// Where its rings and buffers lie.
+    pub(crate) layout: Layout,
     memory: Arc<Memory>,
     outbox: Mutex<Outbox>,
     has_ended: AtomicBool,
@@ -133,6 +135,26 @@ impl Instance {
         Ok(outbox.responses.room()?.saturating_sub(unanswered))
     }
 
+    /// Copies what lies in a buffer. Its client may write to it meanwhile, and gets what it has mixed.
+    ///
+    /// # Panics
+    /// If there is no such buffer, or `content` is longer.
+    pub(crate) fn read_buffer(&self, index: usize, content: &mut [u8]) {
+        buffers::read(&self.memory.words()[self.layout.buffer(index)], content);
+    }
+
+    /// Puts a result into a buffer, if it has room for it.
+    ///
+    /// # Panics
+    /// If there is no such buffer.
+    pub(crate) fn write_buffer(&self, index: usize, result: &[u8]) -> bool {
+        let has_room = result.len() <= self.layout.buffer_bytes();
+        if has_room {
+            buffers::write(&self.memory.words()[self.layout.buffer(index)], result);
+        }
+        has_room
+    }
+
     /// Puts a response into the ring. The client is not told: [`signal`](Self::signal) does that.
     pub(crate) fn deliver(&self, response: &Response) {
         if self.has_ended() {
@@ -207,6 +229,18 @@ impl Instance {
             word.store(0, Ordering::Relaxed);
         }
     }
+
+    /// Wipes the buffers that the client says it has used; those that it has not are not even there yet.
+    fn wipe_buffers(&self) {
+        let words = self.memory.words();
+        let used = words[BUFFERS_USED].load(Ordering::Relaxed);
+        let all = self.layout.buffers();
+        for index in 0..usize::try_from(used).map_or(all, |used| used.min(all)) {
+            for word in &words[self.layout.buffer(index)] {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
+    }
 }
 
 impl Drop for Instance {
@@ -214,9 +248,10 @@ impl Drop for Instance {
         uncount(&self.counters.instances);
         // Requests that nobody has taken may hold secrets.
         self.wipe(self.layout.requests());
-        // So may responses that nobody has read, but a client that is still there may read them yet.
+        // So may responses and buffers that nobody has read, but a client that is still there may read them yet.
         if self.is_abandoned.load(Ordering::Relaxed) {
             self.wipe(self.layout.responses());
+            self.wipe_buffers();
         }
     }
 }

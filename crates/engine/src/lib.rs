@@ -2,7 +2,7 @@
 //! as to a QAT endpoint (QTLS section 2.3), and one or more cores compute what all of them ask, in batches.
 //!
 //! Batches that mix clients fill where those of a single client would not, and the private keys live in this process
-//! only. What both sides say to each other is defined in [`slipstream_offload::device`].
+//! only. Content is compressed chunk by chunk, on as many cores as there are. What both sides say to each other is defined in [`slipstream_offload::device`].
 //!
 //! One thread listens on the socket and answers messages (`control`): it makes sessions, which hold keys, and instances,
 //! which hold a pair of rings. A thread for each core (`worker`) takes requests in turn (`scheduler`), computes them and
@@ -176,8 +176,9 @@ fn check(options: &Options) -> io::Result<()> {
             missing.join(" and ")
         ));
     }
-    if options.pace.as_ref().is_some_and(|pace| pace.engines == 0) {
-        return invalid("a simulated card needs at least one engine".to_owned());
+    let lacks_engines = |pace: &Pace| pace.engines == 0 || pace.compression_engines == 0;
+    if options.pace.as_ref().is_some_and(lacks_engines) {
+        return invalid("a simulated card needs at least one engine of each kind".to_owned());
     }
     Ok(())
 }

@@ -12,12 +12,35 @@ use slipstream_offload::Kind;
 const PATIENCE: u32 = 2;
 
 /// How many requests fill a batch of this kind, so that waiting gains nothing: four operations of RSA take half the time of
-/// eight. Whoever has said how long to wait wants full ones.
+/// eight. Whoever has said how long to wait wants full ones. Content is not computed in lanes.
 fn least_full(kind: Kind, linger: Option<Duration>) -> usize {
     match (kind, linger) {
+        (Kind::Compress(_), _) => 1,
         (Kind::Rsa(_), None) => LANES / 2,
         _ => LANES,
     }
+}
+
+/// How many requests of this kind are computed together at most.
+fn most(kind: Kind) -> usize {
+    match kind {
+        Kind::Compress(_) => 1,
+        _ => LANES,
+    }
+}
+
+/// How many requests of this kind are taken from rings before they are computed: a batch; of content one more than is taken
+/// up next, since each chunk may take long, and whoever comes later waits for all of them.
+fn enough(kind: Kind) -> usize {
+    match kind {
+        Kind::Compress(_) => 2,
+        _ => LANES,
+    }
+}
+
+/// Whether requests of this kind share lanes, so that it can be worth while to wait for others.
+fn shares_lanes(kind: Kind) -> bool {
+    !matches!(kind, Kind::Compress(_))
 }
 
 /// One queue for each kind.
@@ -26,6 +49,7 @@ pub(crate) struct Queues<T> {
     queues: [VecDeque<Waiting<T>>; Kind::COUNT],
     /// What a batch of each kind has taken last.
     costs: [Duration; Kind::COUNT],
+    /// How many requests that [share lanes](shares_lanes) wait.
     waiting: usize,
 }
 
@@ -63,13 +87,14 @@ impl<T> Queues<T> {
             arrived: now,
             request,
         });
-        self.waiting += 1;
+        self.waiting += usize::from(shares_lanes(kind));
     }
 
-    /// Whether requests of a kind fill a batch, so that no more need be taken from rings: what waits there waits in the
-    /// order that is fair.
-    pub(crate) fn has_full_batch(&self) -> bool {
-        self.queues.iter().any(|queue| queue.len() >= LANES)
+    /// Whether enough requests of a kind wait, so that no more need be taken from rings: what waits there waits in the order
+    /// that is fair.
+    pub(crate) fn has_enough(&self) -> bool {
+        let mut queues = Kind::ALL.into_iter().zip(&self.queues);
+        queues.any(|(kind, queue)| queue.len() >= enough(kind))
     }
 
     fn fills_batch(&self, kind: Kind, linger: Option<Duration>) -> bool {
@@ -80,51 +105,54 @@ impl<T> Queues<T> {
     /// come to wait together. Without `linger` it waits as long as it takes: so what is gained when others join it is never
     /// much less than what is lost when nobody comes.
     ///
-    /// The oldest full batch, or what has waited too long for one; without a full batch the oldest request that has
-    /// lingered.
+    /// The oldest full batch, or what has waited too long for one; without a full batch of lanes the oldest request that has
+    /// lingered. Content is a full batch that keeps no lanes busy: it is never waited for, and only its age counts.
     pub(crate) fn choose(
         &self,
         now: Instant,
         linger: Option<Duration>,
         company: impl FnOnce() -> usize,
     ) -> Choice {
-        let Some((_, oldest)) = self.oldest(|_, _| true) else {
-            return Choice::Nothing;
-        };
-        if Kind::ALL
+        let has_full_lanes = Kind::ALL
             .into_iter()
-            .any(|kind| self.fills_batch(kind, linger))
-        {
-            let due = self.oldest(|kind, waited| {
+            .any(|kind| shares_lanes(kind) && self.fills_batch(kind, linger));
+        let are_all_here = || self.waiting > 0 && self.waiting >= company();
+        let due = if has_full_lanes {
+            self.oldest(|kind, arrived| {
                 self.fills_batch(kind, linger)
-                    || now.saturating_duration_since(waited) >= PATIENCE * self.costs[kind.index()]
-            });
-            return Choice::Batch(due.expect("a full batch").1);
+                    || now.saturating_duration_since(arrived) >= PATIENCE * self.costs[kind.index()]
+            })
+        } else if are_all_here() {
+            self.oldest(|_, _| true)
+        } else {
+            self.oldest(|kind, arrived| self.deadline(kind, arrived, linger) <= now)
+        };
+        if let Some((_, kind)) = due {
+            return Choice::Batch(kind);
         }
-        if self.waiting >= company() {
-            return Choice::Batch(oldest);
-        }
-        let deadline = |kind: Kind, arrived| arrived + linger.unwrap_or(self.costs[kind.index()]);
-        match self.oldest(|kind, arrived| deadline(kind, arrived) <= now) {
-            Some((_, kind)) => Choice::Batch(kind),
-            None => {
-                let deadlines = self
-                    .arrivals()
-                    .map(|(arrived, kind)| deadline(kind, arrived));
-                Choice::Linger(deadlines.min().expect("something waits"))
-            }
+        let deadlines = self
+            .arrivals()
+            .map(|(arrived, kind)| self.deadline(kind, arrived, linger));
+        deadlines.min().map_or(Choice::Nothing, Choice::Linger)
+    }
+
+    /// Until when a request of this kind waits for others, if nothing else fills a batch.
+    fn deadline(&self, kind: Kind, arrived: Instant, linger: Option<Duration>) -> Instant {
+        match shares_lanes(kind) {
+            true => arrived + linger.unwrap_or(self.costs[kind.index()]),
+            false => arrived,
         }
     }
 
-    /// Takes the batch of this kind, the oldest first: eight requests, or as many as [fill](least_full) one, or what is there.
+    /// Takes the batch of this kind, the oldest first: as many as [most], or as [fill](least_full) one, or what is there.
     pub(crate) fn take(&mut self, kind: Kind, linger: Option<Duration>) -> Vec<T> {
         let queue = &mut self.queues[kind.index()];
         let least = least_full(kind, linger);
         let count = match queue.len() {
-            waiting if waiting >= LANES => LANES,
+            waiting if waiting >= LANES => most(kind),
             waiting => waiting.min(least),
         };
-        self.waiting -= count;
+        self.waiting -= if shares_lanes(kind) { count } else { 0 };
         queue
             .drain(..count)
             .map(|waiting| waiting.request)
@@ -141,7 +169,10 @@ impl<T> Queues<T> {
         for queue in &mut self.queues {
             queue.retain(|waiting| !condition(&waiting.request));
         }
-        self.waiting = self.queues.iter().map(VecDeque::len).sum();
+        let lanes = Kind::ALL.into_iter().zip(&self.queues);
+        self.waiting = lanes
+            .filter_map(|(kind, queue)| shares_lanes(kind).then_some(queue.len()))
+            .sum();
     }
 
     fn oldest(&self, condition: impl Fn(Kind, Instant) -> bool) -> Option<(Instant, Kind)> {
@@ -160,10 +191,12 @@ impl<T> Queues<T> {
 #[cfg(test)]
 mod tests {
     use slipstream_lanes::rsa::Size;
+    use slipstream_offload::Coding;
 
     use super::*;
 
     const RSA: Kind = Kind::Rsa(Size::Rsa2048);
+    const CONTENT: Kind = Kind::Compress(Coding::Deflate);
     const LINGER: Option<Duration> = Some(Duration::from_micros(100));
 
     /// Requests of these kinds, each a microsecond after the one before.
@@ -188,7 +221,7 @@ mod tests {
             queues.take(RSA, LINGER).as_slice(),
             [0, 1, 2, 3, 4, 5, 6, 7]
         );
-        assert!(!queues.has_full_batch());
+        assert!(!queues.has_enough());
         assert_eq!(queues.take(RSA, LINGER).as_slice(), [8, 9, 10]);
         assert_eq!(queues.take(Kind::X25519, LINGER).as_slice(), [0]);
         assert_eq!(queues.choose(now, LINGER, || 100), Choice::Nothing);
@@ -251,6 +284,50 @@ mod tests {
         let batch = Choice::Batch(Kind::X25519);
         assert_eq!(queues.choose(deadline, None, || 4), batch, "not the oldest");
         assert_eq!(queues.choose(now, None, || 2), Choice::Batch(RSA));
+    }
+
+    #[test]
+    fn content_goes_one_by_one_and_waits_for_nobody() {
+        let (mut queues, now) = filled(&[(CONTENT, 10)]);
+        for number in 0..10 {
+            for linger in [None, LINGER] {
+                assert_eq!(queues.choose(now, linger, || 100), Choice::Batch(CONTENT));
+            }
+            assert_eq!(queues.take(CONTENT, LINGER).as_slice(), [number]);
+        }
+        assert_eq!(queues.choose(now, None, || 100), Choice::Nothing);
+    }
+
+    #[test]
+    fn little_content_is_taken_ahead() {
+        for (kind, count, is_enough) in [
+            (CONTENT, 1, false),
+            (CONTENT, 2, true),
+            (RSA, 7, false),
+            (RSA, 8, true),
+        ] {
+            let (queues, _) = filled(&[(kind, count)]);
+            assert_eq!(queues.has_enough(), is_enough, "{count} of {kind:?}");
+        }
+    }
+
+    #[test]
+    fn content_and_lanes_take_turns_by_age() {
+        let (mut queues, now) = filled(&[(CONTENT, 1), (RSA, 8), (CONTENT, 1)]);
+        for expected in [CONTENT, RSA, CONTENT] {
+            assert_eq!(queues.choose(now, LINGER, || 100), Choice::Batch(expected));
+            queues.take(expected, LINGER);
+        }
+        // What lingers is passed by content that is younger, and goes on lingering.
+        let (mut queues, now) = filled(&[(RSA, 2), (CONTENT, 3)]);
+        let deadline = now - Duration::from_micros(5) + LINGER.expect("some");
+        assert_eq!(queues.choose(now, LINGER, || 3), Choice::Batch(CONTENT));
+        assert_eq!(queues.choose(now, LINGER, || 2), Choice::Batch(RSA));
+        assert_eq!(queues.choose(deadline, LINGER, || 3), Choice::Batch(RSA));
+        for _ in 0..3 {
+            queues.take(CONTENT, LINGER);
+        }
+        assert_eq!(queues.choose(now, LINGER, || 3), Choice::Linger(deadline));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use slipstream_lanes::Backend;
+use slipstream_offload::Kind;
 use slipstream_offload::device::wire::{Malformed, Outcome, Response, Slot, read_request};
-use slipstream_offload::{Kind, Operation};
 use slipstream_ring::memory::Memory;
 use slipstream_ring::ring::{Consumer, Corrupt};
 
@@ -19,7 +19,7 @@ use crate::instance::Instance;
 use crate::pace::Card;
 use crate::queues::{Choice, Queues};
 use crate::sleep::Sleep;
-use crate::validation;
+use crate::validation::{self, Task};
 
 /// The rings of all clients, what was taken from them, and what is due later. Engine threads share it, under a lock.
 #[derive(Debug)]
@@ -52,7 +52,8 @@ struct Client {
 pub(crate) struct Request {
     pub(crate) instance: Arc<Instance>,
     pub(crate) id: u64,
-    pub(crate) operation: Operation,
+    pub(crate) kind: Kind,
+    pub(crate) task: Task,
     /// When the simulated card would have the response.
     pub(crate) release: Option<Instant>,
 }
@@ -68,7 +69,7 @@ pub(crate) struct Held {
 /// How many requests are taken while the lock is held.
 const SWEEP: usize = 1024;
 
-/// Requests that are computed together.
+/// Requests of a kind that are computed together.
 pub(crate) type Batch = Vec<Request>;
 
 /// What an engine thread does next.
@@ -281,20 +282,26 @@ impl Scheduler {
         }
     }
 
-    /// Takes requests from the rings, in weighted round robin, until they fill a batch or there are no more. A card takes
+    /// Takes requests from the rings, in weighted round robin, until they fill a batch or there are no more. A chunk of content
+    /// is a turn by itself, whatever the weight: it can take longer than many operations. A card takes
     /// them all, since each is on its way from when it arrives. Returns false if it has stopped before, for others to have
     /// the lock: clients may ask, and be refused, as fast as requests are taken.
     fn sweep(&mut self, now: Instant) -> bool {
         let mut without = 0;
         let mut taken = 0;
-        while without < self.clients.len() && (self.card.is_some() || !self.queues.has_full_batch())
-        {
+        while without < self.clients.len() && (self.card.is_some() || !self.queues.has_enough()) {
             if taken == SWEEP {
                 return false;
             }
             let (index, left) = self.turn;
-            if left > 0 && self.take(index, now) {
-                self.turn.1 -= 1;
+            let kind = if left > 0 {
+                self.take(index, now)
+            } else {
+                None
+            };
+            if let Some(kind) = kind {
+                let is_content = matches!(kind, Kind::Compress(_));
+                self.turn.1 = if is_content { 0 } else { left - 1 };
                 without = 0;
                 taken += 1;
             } else {
@@ -306,44 +313,52 @@ impl Scheduler {
         true
     }
 
-    /// Takes a request of this client, if there is one and its response will have room.
-    fn take(&mut self, index: usize, now: Instant) -> bool {
+    /// Takes a request of this client, if there is one and its response will have room; returns its kind.
+    fn take(&mut self, index: usize, now: Instant) -> Option<Kind> {
         let client = &mut self.clients[index];
         if client.instance.has_ended() {
-            return false;
+            return None;
         }
         let mut slot = Slot::default();
         match client.pop(&mut slot) {
             Ok(true) => {}
-            Ok(false) => return false,
+            Ok(false) => return None,
             Err(Corrupt) => {
                 client.instance.fail();
-                return false;
+                return None;
             }
         }
         let request = match read_request(&slot) {
             Ok(request) => request,
             Err(Malformed(_)) => {
                 client.instance.fail();
-                return false;
+                return None;
             }
         };
         let (id, kind) = (request.id, request.kind);
         count(&self.counters.requests[kind.index()]);
         let instance = client.instance.clone();
-        match validation::operation(self.backend, &instance.session, request) {
-            Some(operation) => {
+        let (session, layout) = (&instance.session, instance.layout);
+        match validation::task(self.backend, session, layout, request) {
+            Some(task) => {
+                let content_bytes = match &task {
+                    Task::Compress(chunk) => chunk.length,
+                    Task::Compute(_) => 0,
+                };
+                let card = self.card.as_mut();
+                let release = card.map(|card| card.answers(kind, content_bytes, now));
                 let request = Request {
                     instance,
                     id,
-                    operation,
-                    release: self.card.as_mut().map(|card| card.answers(kind, now)),
+                    kind,
+                    task,
+                    release,
                 };
                 self.queues.push(kind, now, request);
             }
             None => self.refuse(instance, id, now),
         }
-        true
+        Some(kind)
     }
 
     fn refuse(&mut self, instance: Arc<Instance>, id: u64, now: Instant) {

@@ -1,6 +1,7 @@
 //! An engine thread: takes batches, computes them, delivers.
 
 use std::io;
+use std::iter;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
@@ -10,15 +11,17 @@ use std::time::{Duration, Instant};
 use arrayvec::ArrayVec;
 use rustix::event::epoll;
 use rustix::thread::CpuSet;
+use slipstream_deflate::Compressor;
 use slipstream_lanes::LANES;
 use slipstream_lanes::rsa::Workspace;
 use slipstream_offload::device::wire::{Outcome, Response};
-use slipstream_offload::{Answer, Kind, batch};
+use slipstream_offload::{Answer, Kind, Operation, batch};
 
 use crate::Shared;
-use crate::counters::count;
+use crate::counters::{add, count};
 use crate::instance::Instance;
 use crate::scheduler::{Batch, Held, Step};
+use crate::validation::{Chunk, Task};
 
 /// Events that are taken from the kernel at a time. That there is one is all that matters.
 const EVENTS: usize = 16;
@@ -48,6 +51,10 @@ pub(crate) fn pin(core: usize) -> io::Result<()> {
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     workspace: Box<Workspace>,
+    compressor: Compressor,
+    /// A copy of what is compressed, and the result.
+    content: Vec<u8>,
+    compressed: Vec<u8>,
     epoll: Arc<OwnedFd>,
     /// What is handed to the scheduler the next time that it is locked.
     held: Vec<Held>,
@@ -61,6 +68,9 @@ impl Worker {
         Ok(Self {
             shared,
             workspace: Workspace::new(),
+            compressor: Compressor::new(),
+            content: Vec::new(),
+            compressed: Vec::new(),
             epoll,
             held: Vec::new(),
             signals: Vec::new(),
@@ -114,22 +124,17 @@ impl Worker {
     }
 
     fn compute(&mut self, batch: Batch) {
-        let kind = batch[0].operation.kind();
+        let kind = batch[0].kind;
         let start = Instant::now();
-        let answers = self.answers(&batch, kind);
+        let outcomes = self.outcomes(&batch);
         let end = Instant::now();
         self.measured = Some((kind, end - start));
-        count(&self.shared.counters.fill[batch.len() - 1]);
 
         let mut instances: ArrayVec<Arc<Instance>, LANES> = ArrayVec::new();
-        for (request, answer) in batch.into_iter().zip(answers) {
-            let outcome = match answer {
-                Answer::Computed(output) => Outcome::Computed(output),
-                Answer::Software(_) => {
-                    count(&self.shared.counters.faults);
-                    Outcome::Fault
-                }
-            };
+        for (request, outcome) in batch.into_iter().zip(outcomes) {
+            if let Outcome::Fault = outcome {
+                count(&self.shared.counters.faults);
+            }
             let id = request.id;
             let response = Response { id, outcome };
             let instance = request.instance;
@@ -152,21 +157,62 @@ impl Worker {
         }
     }
 
-    fn answers(&mut self, batch: &Batch, kind: Kind) -> ArrayVec<Answer, LANES> {
+    fn outcomes(&mut self, batch: &Batch) -> ArrayVec<Outcome, LANES> {
+        if let Task::Compress(chunk) = batch[0].task {
+            return iter::once(self.compress(&batch[0].instance, chunk)).collect();
+        }
+        count(&self.shared.counters.fill[batch.len() - 1]);
+        let operations: ArrayVec<&Operation, LANES> = batch
+            .iter()
+            .map(|request| match &request.task {
+                Task::Compute(operation) => operation,
+                Task::Compress(_) => unreachable!("a batch is of one kind"),
+            })
+            .collect();
+        let answers = self.answers(&operations);
+        let outcomes = answers.into_iter().map(|answer| match answer {
+            Answer::Computed(output) => Outcome::Computed(output),
+            Answer::Software(_) => Outcome::Fault,
+        });
+        outcomes.collect()
+    }
+
+    fn answers(&mut self, operations: &[&Operation]) -> ArrayVec<Answer, LANES> {
         let backend = self.shared.backend;
-        let operations = batch.iter().map(|request| &request.operation);
-        let mut answers = batch::compute(backend, &mut self.workspace, operations);
+        let all = operations.iter().copied();
+        let mut answers = batch::compute(backend, &mut self.workspace, all);
         // Of the random numbers for signatures and key pairs one in 2^32 is out of range. Another will not be.
-        if matches!(kind, Kind::Ecdsa(_) | Kind::KeyPair(_)) {
-            for (request, answer) in batch.iter().zip(&mut answers) {
+        if matches!(operations[0].kind(), Kind::Ecdsa(_) | Kind::KeyPair(_)) {
+            for (operation, answer) in operations.iter().zip(&mut answers) {
                 if matches!(answer, Answer::Software(_)) {
-                    let again = std::iter::once(&request.operation);
+                    let again = iter::once(*operation);
                     let mut answers = batch::compute(backend, &mut self.workspace, again);
                     *answer = answers.remove(0);
                 }
             }
         }
         answers
+    }
+
+    fn compress(&mut self, instance: &Instance, chunk: Chunk) -> Outcome {
+        // The client may change what it has handed over at any time, which no compressor expects.
+        self.content.resize(chunk.length, 0);
+        instance.read_buffer(chunk.buffer, &mut self.content);
+        self.compressed.clear();
+        self.compressor.compress(
+            chunk.method,
+            &self.content,
+            chunk.is_last,
+            &mut self.compressed,
+        );
+        if !instance.write_buffer(chunk.buffer, &self.compressed) {
+            return Outcome::Fault;
+        }
+        let counters = &self.shared.counters;
+        count(&counters.compressed_chunks);
+        add(&counters.content_bytes, self.content.len());
+        add(&counters.compressed_bytes, self.compressed.len());
+        Outcome::Compressed(self.compressed.len())
     }
 
     fn signal(&mut self, instance: Arc<Instance>) {

@@ -30,6 +30,7 @@ pub fn compute<'a>(
         Kind::Ecdh(curve) => ecdh(backend, curve, &operations, &mut outputs),
         Kind::Ecdsa(curve) => ecdsa(backend, curve, &operations, &mut outputs),
         Kind::KeyPair(group) => key_pairs(backend, group, &mut outputs),
+        Kind::Compress(_) => panic!("content in a batch for lanes"),
     };
     let answer = |(output, succeeded)| match succeeded {
         true => Answer::Computed(output),

@@ -99,7 +99,9 @@ fn example(backend: Backend, kind: Kind) -> Option<Operation> {
             private: Operand::new(&vec![1; curve.bytes()]),
             peer: Operand::new(&example_point(curve)),
         },
-        Kind::X25519 | Kind::Ecdh(_) | Kind::Ecdsa(_) | Kind::KeyPair(_) => return None,
+        Kind::X25519 | Kind::Ecdh(_) | Kind::Ecdsa(_) | Kind::KeyPair(_) | Kind::Compress(_) => {
+            return None;
+        }
     };
     Some(operation)
 }

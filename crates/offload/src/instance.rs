@@ -98,8 +98,9 @@ pub struct Instance {
     accelerator: Box<dyn Accelerator>,
     mode: Mode,
     slots: Slots,
-    /// Requests for which the accelerator had no room (QTLS section 3.2), the oldest first.
-    backlog: VecDeque<Request>,
+    /// Requests for which the accelerator had no room (QTLS section 3.2), the oldest first. By class, since content may have to
+    /// wait for a buffer while there is room for everything else.
+    backlogs: [VecDeque<Request>; Class::ALL.len()],
     ready: VecDeque<JobToken>,
     /// Jobs whose event descriptor has been made readable.
     signalled: HashSet<JobToken>,
@@ -119,7 +120,7 @@ impl Instance {
             accelerator,
             mode: Mode::default(),
             slots: Slots::new(requests),
-            backlog: VecDeque::new(),
+            backlogs: Default::default(),
             ready: VecDeque::new(),
             signalled: HashSet::new(),
             responses: Vec::new(),
@@ -158,7 +159,8 @@ impl Instance {
 
     /// How many requests wait for the next [`poll`](Self::poll).
     pub fn waiting(&self) -> usize {
-        self.accelerator.waiting() + self.backlog.len()
+        let backlog: usize = self.backlogs.iter().map(VecDeque::len).sum();
+        self.accelerator.waiting() + backlog
     }
 
     /// What becomes readable when there is something to [`poll`](Self::poll) for, after [`arm`](Self::arm); `None` if
@@ -211,12 +213,15 @@ impl Instance {
 
     /// Submits what there was no room for.
     fn retry(&mut self) {
-        while let Some(request) = self.backlog.pop_front() {
-            if !self.accelerator.accepts(&request.operation) {
-                let answer = Answer::Software(Reason::Lost);
-                self.deliver(answered(request.id, answer));
-            } else if let Err(request) = self.accelerator.submit(request) {
-                return self.backlog.push_front(request);
+        for class in Class::ALL {
+            while let Some(request) = self.backlogs[class.index()].pop_front() {
+                if !self.accelerator.accepts(&request.operation) {
+                    let answer = Answer::Software(Reason::Lost);
+                    self.deliver(answered(request.id, answer));
+                } else if let Err(request) = self.accelerator.submit(request) {
+                    self.backlogs[class.index()].push_front(request);
+                    break;
+                }
             }
         }
     }
@@ -232,27 +237,28 @@ impl Instance {
     }
 
     fn submit(&mut self, operation: Operation, pauser: &dyn Pause) -> Result<RequestId, Reason> {
-        self.accelerator.expect(pauser.company());
+        // Content joins no operation in lanes.
+        if operation.class() != Class::Compression {
+            self.accelerator.expect(pauser.company());
+        }
         if !self.accelerator.accepts(&operation) {
             return Err(Reason::NotOffered);
         }
-        let kind = operation.kind();
+        let (kind, class) = (operation.kind(), operation.class());
         let notification = pauser.notification();
-        let id = self
-            .slots
-            .open(operation.class(), notification)
-            .ok_or(Reason::Full)?;
+        let id = self.slots.open(class, notification).ok_or(Reason::Full)?;
         let request = Request {
             id,
             operation,
             notification,
         };
-        if !self.backlog.is_empty() {
+        let backlog = &mut self.backlogs[class.index()];
+        if !backlog.is_empty() {
             self.counters.retried += 1;
-            self.backlog.push_back(request);
+            backlog.push_back(request);
         } else if let Err(request) = self.accelerator.submit(request) {
             self.counters.retried += 1;
-            self.backlog.push_back(request);
+            backlog.push_back(request);
         }
         self.counters.submitted[kind.index()] += 1;
         Ok(id)
@@ -290,12 +296,14 @@ pub fn with<R>(f: impl FnOnce(&mut Instance) -> R) -> Option<R> {
 
 /// A request as the job sees it that waits for it. Dropped before the answer was read, it makes
 /// the request an orphan: that one finishes, its result is wiped, and its slot is counted back.
-struct Ticket {
+#[derive(Debug)]
+pub struct Ticket {
     id: RequestId,
 }
 
 impl Ticket {
-    fn take(&self) -> Option<Answer> {
+    /// The answer, once it is there. It can be taken once.
+    pub fn take(&self) -> Option<Answer> {
         with(|instance| instance.slots.take(self.id)).flatten()
     }
 }
@@ -314,7 +322,12 @@ fn mode() -> Mode {
     with(|instance| instance.mode).unwrap_or_default()
 }
 
-fn submit(operation: Operation, pauser: &dyn Pause) -> Result<Ticket, Reason> {
+/// Submits `operation` to this thread's instance for a job that looks after its answers itself: it is
+/// [notified](Pause::notification) of each, and not [paused](Pause::pause). [`run`] does it all for a job that waits for one.
+///
+/// # Errors
+/// The reason why it is left to software.
+pub fn submit(operation: Operation, pauser: &dyn Pause) -> Result<Ticket, Reason> {
     let id =
         with(|instance| instance.submit(operation, pauser)).unwrap_or(Err(Reason::NotOffered))?;
     Ok(Ticket { id })

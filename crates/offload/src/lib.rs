@@ -1,4 +1,4 @@
-//! Asynchronous offload of crypto operations.
+//! Asynchronous offload of crypto operations, and of compression.
 //!
 //! A server's event loop has one [`Instance`](instance::Instance), owned by its thread. Code deep
 //! inside a TLS library calls [`run`] with an [`Operation`]; the operation becomes a request that
@@ -18,6 +18,7 @@ pub mod batch;
 pub mod calibration;
 pub mod counters;
 pub mod device;
+pub mod encoding;
 pub mod event;
 pub mod fiber;
 #[cfg(test)]
@@ -34,7 +35,7 @@ mod slots;
 mod threaded;
 mod worker_lanes;
 
-pub use instance::{admits, count_refusal, run};
+pub use instance::{Ticket, admits, count_refusal, run, submit};
 pub use pause::{JobEvent, JobToken, Notification, Pause};
-pub use request::{Answer, Class, Handle, Kind, Operation, Output, Reason};
+pub use request::{Answer, Class, Coding, Compression, Handle, Kind, Operation, Output, Reason};
 pub use slots::RequestId;

@@ -22,11 +22,18 @@ pub enum Class {
     Cipher,
     /// Key derivation.
     Prf,
+    /// Compression of content.
+    Compression,
 }
 
 impl Class {
     /// Every class, in the order of [`Class::index`].
-    pub const ALL: [Class; 3] = [Class::Asymmetric, Class::Cipher, Class::Prf];
+    pub const ALL: [Class; 4] = [
+        Class::Asymmetric,
+        Class::Cipher,
+        Class::Prf,
+        Class::Compression,
+    ];
 
     /// Position in tables that hold one entry per class.
     pub fn index(self) -> usize {
@@ -39,7 +46,27 @@ impl Class {
             Class::Asymmetric => "asymmetric",
             Class::Cipher => "cipher",
             Class::Prf => "prf",
+            Class::Compression => "compression",
         }
+    }
+}
+
+/// How content is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Coding {
+    /// DEFLATE (RFC 1951), as it stands inside gzip.
+    Deflate,
+    /// Zstandard (RFC 8878).
+    Zstd,
+}
+
+impl Coding {
+    /// Every coding, in the order of [`Coding::index`].
+    pub const ALL: [Coding; 2] = [Coding::Deflate, Coding::Zstd];
+
+    /// Position in tables that hold one entry per coding.
+    pub fn index(self) -> usize {
+        self as usize
     }
 }
 
@@ -56,11 +83,15 @@ pub enum Kind {
     Ecdsa(Curve),
     /// An ephemeral key pair.
     KeyPair(Group),
+    /// A chunk of content, compressed. Each by itself: they share no batch.
+    Compress(Coding),
 }
 
 impl Kind {
     /// How many there are.
-    pub const COUNT: usize = Kind::BEFORE_KEY_PAIRS + Group::ALL.len();
+    pub const COUNT: usize = Kind::BEFORE_CODINGS + Coding::ALL.len();
+
+    const BEFORE_CODINGS: usize = Kind::BEFORE_KEY_PAIRS + Group::ALL.len();
 
     const BEFORE_KEY_PAIRS: usize = rsa::Size::ALL.len() + 1 + 2 * Curve::ALL.len();
 
@@ -77,6 +108,8 @@ impl Kind {
         Kind::KeyPair(Group::X25519),
         Kind::KeyPair(Group::P256),
         Kind::KeyPair(Group::P384),
+        Kind::Compress(Coding::Deflate),
+        Kind::Compress(Coding::Zstd),
     ];
 
     /// Position in tables that hold one entry per kind.
@@ -87,6 +120,7 @@ impl Kind {
             Kind::Ecdh(curve) => rsa::Size::ALL.len() + 1 + curve.index(),
             Kind::Ecdsa(curve) => rsa::Size::ALL.len() + 1 + Curve::ALL.len() + curve.index(),
             Kind::KeyPair(group) => Kind::BEFORE_KEY_PAIRS + group.index(),
+            Kind::Compress(coding) => Kind::BEFORE_CODINGS + coding.index(),
         }
     }
 
@@ -104,10 +138,12 @@ impl Kind {
             Kind::KeyPair(Group::X25519) => "KEY-X25519",
             Kind::KeyPair(Group::P256) => "KEY-P-256",
             Kind::KeyPair(Group::P384) => "KEY-P-384",
+            Kind::Compress(Coding::Deflate) => "DEFLATE",
+            Kind::Compress(Coding::Zstd) => "ZSTD",
         }
     }
 
-    /// Length of the result in bytes.
+    /// Length of the result in bytes; 0 for compressed content, whose length depends on the content.
     pub fn output_bytes(self) -> usize {
         match self {
             Kind::Rsa(size) => size.bytes(),
@@ -115,6 +151,7 @@ impl Kind {
             Kind::Ecdh(curve) => curve.bytes(),
             Kind::Ecdsa(curve) => 2 * curve.bytes(),
             Kind::KeyPair(group) => group.private_bytes() + group.public_bytes(),
+            Kind::Compress(_) => 0,
         }
     }
 }
@@ -165,6 +202,32 @@ pub enum Operation {
         /// As for [`Operation::RsaPrivate`] or [`Operation::Ecdsa`].
         input: Operand,
     },
+    /// A chunk of content, compressed so that it refers to no other chunk.
+    Compress(Compression),
+}
+
+/// A chunk of content that is to be compressed. Only a [device](crate::device) does that here: whoever asks has a
+/// compressor of its own for [`Answer::Software`].
+///
+/// Chunks of DEFLATE end on a byte and can be joined to one stream, which the last one ends; each chunk of Zstandard is a
+/// frame, and frames can be joined.
+#[derive(Clone)]
+pub struct Compression {
+    /// The coding.
+    pub coding: Coding,
+    /// As the coding's library counts levels.
+    pub level: u8,
+    /// Whether the stream ends with this chunk.
+    pub is_last: bool,
+    /// The content, shared with whoever may have to compress it in software.
+    pub content: Arc<Vec<u8>>,
+}
+
+impl fmt::Debug for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (coding, level) = (self.coding, self.level);
+        write!(f, "{coding:?} {level} of {} bytes", self.content.len())
+    }
 }
 
 /// Names a private key that a [device](crate::device) holds, to the client that was granted it. To another client the
@@ -179,6 +242,7 @@ impl Operation {
             Kind::Rsa(_) | Kind::X25519 | Kind::Ecdh(_) | Kind::Ecdsa(_) | Kind::KeyPair(_) => {
                 Class::Asymmetric
             }
+            Kind::Compress(_) => Class::Compression,
         }
     }
 
@@ -191,6 +255,7 @@ impl Operation {
             Operation::Ecdsa { key, .. } => Kind::Ecdsa(key.curve()),
             Operation::KeyPair(group) => Kind::KeyPair(*group),
             Operation::Held { kind, .. } => *kind,
+            Operation::Compress(compression) => Kind::Compress(compression.coding),
         }
     }
 }
@@ -221,6 +286,16 @@ impl Operand {
     pub fn zeroed(length: usize) -> Self {
         assert!(length <= OPERAND_BYTES, "operand of {length} bytes");
         Self(Zeroizing::new(vec![0; length].into_boxed_slice()))
+    }
+
+    /// A result of any length: content that has been compressed. It is copied only if `bytes` has capacity to spare.
+    pub fn content(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes.into_boxed_slice()))
+    }
+
+    /// The bytes, without a copy. Nobody wipes them any more.
+    pub fn into_content(mut self) -> Vec<u8> {
+        std::mem::take(&mut *self.0).into_vec()
     }
 
     /// The bytes.

@@ -12,7 +12,7 @@ use crate::accelerator::{Accelerator, Moment, Request, Response, answered};
 use crate::counters::Counters;
 use crate::event;
 use crate::pause::{JobEvent, Notification};
-use crate::request::{Answer, Kind, Operation, Reason};
+use crate::request::{Answer, Class, Kind, Operation, Reason};
 use crate::slots::RequestId;
 
 /// When the thread polls.
@@ -203,12 +203,15 @@ impl Poller {
         self.notifications.extend(notifications);
         self.backlog.extend(requests);
         self.accelerator.expect(jobs);
+        let mut has_room = [true; Class::ALL.len()];
         for request in std::mem::take(&mut self.backlog) {
-            if !self.backlog.is_empty() {
+            let has_room = &mut has_room[request.operation.class().index()];
+            if !*has_room {
                 self.backlog.push(request);
             } else if !self.accelerator.accepts(&request.operation) {
                 responses.push(answered(request.id, Answer::Software(Reason::NotOffered)));
             } else if let Err(request) = self.accelerator.submit(request) {
+                *has_room = false;
                 self.backlog.push(request);
             }
         }

@@ -61,7 +61,10 @@ impl WorkerLanes {
             // Lengths are checked, and refused, lane by lane.
             Operation::Ecdh { .. } => ec::offered(self.backend),
             // A key that is held elsewhere is not here.
-            Operation::Ecdsa { .. } | Operation::KeyPair(_) | Operation::Held { .. } => false,
+            Operation::Ecdsa { .. }
+            | Operation::KeyPair(_)
+            | Operation::Held { .. }
+            | Operation::Compress(_) => false,
         }
     }
 
@@ -107,6 +110,8 @@ impl Accelerator for WorkerLanes {
             Kind::Rsa(_) | Kind::X25519 | Kind::Ecdh(_) => self.costs.company(self.policy, kind),
             // What is made ahead takes less time than a pause: a key pair, and a signature with a nonce.
             Kind::Ecdsa(_) | Kind::KeyPair(_) => None,
+            // Lanes do not compress.
+            Kind::Compress(_) => None,
         }
     }
 

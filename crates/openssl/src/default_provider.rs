@@ -104,7 +104,7 @@ impl DefaultProvider {
             Kind::Ecdh(Curve::P256) => curve::software_cost(self, Group::P256),
             Kind::Ecdh(Curve::P384) => curve::software_cost(self, Group::P384),
             // Left to OpenSSL one by one: only a device takes them, and it is not measured.
-            Kind::Ecdsa(_) | Kind::KeyPair(_) => None,
+            Kind::Ecdsa(_) | Kind::KeyPair(_) | Kind::Compress(_) => None,
         }
     }
 }

@@ -11,11 +11,14 @@ use slipstream_engine::{Engine, Options, Status};
 use slipstream_lanes::Backend;
 use slipstream_lanes::rsa::Size;
 use slipstream_offload::calibration::example_key;
-use slipstream_offload::device::layout::{COMPANY, Layout};
+use slipstream_offload::device::buffers;
+use slipstream_offload::device::layout::{BUFFERS_USED, COMPANY, Layout};
 use slipstream_offload::device::message::{Aggregation, Key};
-use slipstream_offload::device::wire::{Outcome, Response, Slot, read_response, write_request};
+use slipstream_offload::device::wire::{
+    Content, Outcome, Response, Slot, read_response, write_content_request, write_request,
+};
 use slipstream_offload::device::{self, Connection, Instance};
-use slipstream_offload::{Handle, Kind};
+use slipstream_offload::{Coding, Handle, Kind};
 use slipstream_ring::Words;
 
 /// Much longer than anything takes, on any machine.
@@ -32,6 +35,7 @@ pub(crate) struct TestEngine {
 pub(crate) struct Client {
     pub(crate) connection: Connection,
     pub(crate) instance: Instance,
+    pub(crate) layout: Layout,
     next: u64,
 }
 
@@ -97,12 +101,23 @@ pub(crate) fn client_options() -> device::Options {
     }
 }
 
+/// [`client_options`] with buffers.
+pub(crate) fn options_with_buffers(count: usize, content_bytes: usize) -> device::Options {
+    let options = client_options();
+    let layout = options.layout.with_buffers(count, content_bytes);
+    device::Options {
+        layout: layout.expect("in range"),
+        ..options
+    }
+}
+
 impl Client {
     pub(crate) fn new(connection: Connection, options: &device::Options) -> Self {
         let instance = connection.open(options, PATIENCE).expect("an instance");
         Self {
             connection,
             instance,
+            layout: options.layout,
             next: 0,
         }
     }
@@ -125,6 +140,31 @@ impl Client {
         let pushed = self.instance.requests.push(&slot.0[..words]);
         assert_eq!(pushed, Ok(true), "room for a request");
         self.next
+    }
+
+    /// As [`push`](Self::push), for content that has been [put](Self::put) into a buffer.
+    pub(crate) fn push_content(&mut self, coding: Coding, content: &Content) -> u64 {
+        let mut slot = Slot::default();
+        self.next += 1;
+        let words = write_content_request(&mut slot, self.next, coding, content);
+        let pushed = self.instance.requests.push(&slot.0[..words]);
+        assert_eq!(pushed, Ok(true), "room for a request");
+        self.next
+    }
+
+    /// Puts bytes into a buffer.
+    pub(crate) fn put(&self, buffer: usize, bytes: &[u8]) {
+        let words = self.instance.memory.words();
+        buffers::write(&words[self.layout.buffer(buffer)], bytes);
+        words[BUFFERS_USED].store(self.layout.buffers() as u64, Ordering::Relaxed);
+    }
+
+    /// What lies in a buffer.
+    pub(crate) fn get(&self, buffer: usize, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        let words = self.instance.memory.words();
+        buffers::read(&words[self.layout.buffer(buffer)], &mut bytes);
+        bytes
     }
 
     /// Wakes the engine if it sleeps.

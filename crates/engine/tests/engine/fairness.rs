@@ -3,9 +3,11 @@
 use slipstream_lanes::rsa::Size;
 use slipstream_offload::device::Options;
 use slipstream_offload::device::layout::Layout;
-use slipstream_offload::{Handle, Kind};
+use slipstream_offload::device::wire::Content;
+use slipstream_offload::{Coding, Handle, Kind};
 
 use crate::client::{Client, TestEngine, client_options, padded};
+use crate::content::text;
 
 const SIZE: Size = Size::Rsa2048;
 const KIND: Kind = Kind::Rsa(SIZE);
@@ -41,6 +43,41 @@ fn a_client_that_floods_does_not_starve_another() {
     for _ in early..1024 {
         flood.computed();
     }
+}
+
+/// Chunks that each take longer than a signature, from a client that claims the longest turns.
+#[test]
+fn content_does_not_starve_signatures() {
+    let engine = TestEngine::start();
+    let layout = Layout::new(1024).and_then(|layout| layout.with_buffers(1, 64 << 10));
+    let options = Options {
+        layout: layout.expect("in range"),
+        weight: 16,
+        ..client_options()
+    };
+    let mut flood = Client::new(engine.connect(), &options);
+    flood.put(0, &text(1, 64 << 10));
+    let mut modest = engine.client();
+    let key = modest.register(SIZE);
+    let content = Content {
+        level: 9,
+        is_last: true,
+        buffer: 0,
+        length: 64 << 10,
+    };
+    for _ in 0..1024 {
+        flood.push_content(Coding::Zstd, &content);
+    }
+    flood.ring();
+    for _ in 0..10 {
+        modest.submit_rsa(SIZE, key, 1);
+        modest.computed();
+    }
+    let mut early = 0;
+    while flood.poll().is_some() {
+        early += 1;
+    }
+    assert!(early < 1024, "all of the flood went first");
 }
 
 /// A kind that keeps filling batches does not keep out one that does not.

@@ -9,17 +9,18 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll;
 use slipstream_ring::{Words, ring};
 
+use super::buffers::Buffers;
 use super::connection::{Connection, Instance, Options};
-use super::flights::{Flights, LATE};
+use super::flights::{Flight, Flights, LATE};
 use super::keys::RegisteredKeys;
 use super::layout::{COMPANY, SLOT_WORDS};
 use super::probe;
-use super::wire::{self, Outcome, Slot};
+use super::wire::{self, Content, Outcome, Slot};
 use crate::accelerator::{Accelerator, Moment, Request, Response, answered};
 use crate::counters::Counters;
 use crate::event;
 use crate::policy::{Costs, Policy};
-use crate::request::{Answer, Handle, Kind, Operation, Reason};
+use crate::request::{Answer, Handle, Kind, Operation, Output, Reason};
 
 /// After how long a device that has failed is tried again: at first, and at most.
 const RETRY: Duration = Duration::from_millis(100);
@@ -59,6 +60,7 @@ struct Link {
     instance: Instance,
     slot: Slot,
     flights: Flights,
+    buffers: Buffers,
     keys: RegisteredKeys,
     probe: Option<u64>,
     /// The bell has been armed, so the event may have become readable.
@@ -164,11 +166,13 @@ impl Device {
             unreachable!("an instance is the answer of a connection that is being opened");
         };
         self.watch(instance.event.as_fd())?;
+        let buffers = Buffers::new(self.options.layout, instance.memory.clone());
         let mut link = Box::new(Link {
             connection,
             instance,
             slot: Slot::default(),
             flights: Flights::default(),
+            buffers,
             keys: RegisteredKeys::default(),
             probe: None,
             is_armed: false,
@@ -178,7 +182,7 @@ impl Device {
         let id = link.flights.next_id();
         let words = probe::write(&mut link.slot, id);
         link.push(words).map_err(io::Error::other)?;
-        link.flights.add(None, Kind::X25519, now);
+        link.flights.add(None, now);
         link.probe = Some(id);
         self.state = State::In(link);
         Ok(())
@@ -243,6 +247,10 @@ impl Accelerator for Device {
             | Operation::Ecdh { .. }
             | Operation::KeyPair(_)
             | Operation::Held { .. } => true,
+            Operation::Compress(compression) => {
+                let layout = self.options.layout;
+                layout.buffers() > 0 && compression.content.len() <= layout.content_bytes()
+            }
         }
     }
 
@@ -252,6 +260,8 @@ impl Accelerator for Device {
             // that asks for no costs brings them there all the same.
             (Kind::KeyPair(_) | Kind::Ecdsa(_), Policy::AtLeast(live)) => Some(live),
             (Kind::KeyPair(_) | Kind::Ecdsa(_), Policy::Cheapest) => None,
+            // Whoever submits content goes on with something else, and no batch has to fill.
+            (Kind::Compress(_), _) => (self.options.layout.buffers() > 0).then_some(1),
             (Kind::Rsa(_) | Kind::X25519 | Kind::Ecdh(_), policy) => {
                 self.costs.company(policy, kind)
             }
@@ -269,6 +279,7 @@ impl Accelerator for Device {
         };
         let kind = request.operation.kind();
         let id = link.flights.next_id();
+        let mut buffer = None;
         let words = match &request.operation {
             Operation::RsaPrivate { input, .. } | Operation::Ecdsa { digest: input, .. } => {
                 let Some(handle) = link.keys.handle(&request.operation) else {
@@ -286,11 +297,34 @@ impl Accelerator for Device {
             Operation::KeyPair(_) => {
                 wire::write_request(&mut link.slot, id, kind, Handle(0), &[], &[])
             }
+            Operation::Compress(compression) => {
+                let Some(index) = link.free_buffer() else {
+                    return Err(request);
+                };
+                link.buffers.put(index, &compression.content);
+                buffer = Some(index);
+                let content = Content {
+                    level: compression.level,
+                    is_last: compression.is_last,
+                    buffer: index,
+                    length: compression.content.len(),
+                };
+                wire::write_content_request(&mut link.slot, id, compression.coding, &content)
+            }
         };
         link.instance.memory.words()[COMPANY].store(jobs, Ordering::Relaxed);
         match link.push(words) {
             Ok(true) => {
-                link.flights.add(Some(request.id), kind, now);
+                if let Some(index) = buffer {
+                    link.buffers.take(index);
+                }
+                let request = request.id;
+                let flight = Flight {
+                    request,
+                    kind,
+                    buffer,
+                };
+                link.flights.add(Some(flight), now);
                 Ok(())
             }
             Ok(false) => Err(request),
@@ -345,6 +379,13 @@ impl Link {
         Ok(is_pushed)
     }
 
+    /// A free buffer for a request that the ring has room for.
+    fn free_buffer(&mut self) -> Option<usize> {
+        // Before content is copied: the ring may be full for a while, and the request is tried again with each poll.
+        let has_room = self.instance.requests.room().is_ok_and(|room| room > 0);
+        self.buffers.next().filter(|_| has_room)
+    }
+
     fn wake_engine(&self) {
         if self.instance.engine_bell.must_ring() {
             event::signal(self.instance.doorbell.as_fd());
@@ -383,20 +424,21 @@ impl Link {
                 self.probe = None;
                 continue;
             }
-            let (id, kind) = self
+            let flight = self
                 .flights
                 .end(response.id)
                 .ok_or_else(|| broken("an answer to nothing"))?;
-            let answer = match response.outcome {
-                Outcome::Computed(output) if output.as_slice().len() == kind.output_bytes() => {
-                    counters.device_operations[kind.index()] += 1;
-                    Answer::Computed(output)
-                }
-                Outcome::Computed(_) => return Err(broken("an answer of another length")),
-                Outcome::Fault => Answer::Software(Reason::Fault),
-                Outcome::Refused => Answer::Software(Reason::NotOffered),
-            };
-            responses.push(answered(id, answer));
+            let answer = self.answer(&flight, response.outcome);
+            if let Some(Answer::Computed(_)) = answer {
+                counters.device_operations[flight.kind.index()] += 1;
+            }
+            // What is answered wrongly has been taken out of the flights, and has to be answered all the same.
+            let is_possible = answer.is_some();
+            let answer = answer.unwrap_or(Answer::Software(Reason::Lost));
+            responses.push(answered(flight.request, answer));
+            if !is_possible {
+                return Err(broken("an answer of another kind or length"));
+            }
         }
         // The engine takes no request whose answer would have no room. It may sleep for want of that.
         if came && may_have_been_full {
@@ -422,6 +464,27 @@ impl Link {
             ));
         }
         Ok(())
+    }
+
+    /// The answer that this outcome is; `None` if it cannot be one.
+    fn answer(&mut self, flight: &Flight, outcome: Outcome) -> Option<Answer> {
+        if let Some(index) = flight.buffer {
+            self.buffers.release(index);
+        }
+        Some(match (outcome, flight.buffer) {
+            (Outcome::Computed(output), None)
+                if output.as_slice().len() == flight.kind.output_bytes() =>
+            {
+                Answer::Computed(output)
+            }
+            (Outcome::Compressed(length), Some(index)) => {
+                let content = self.buffers.get(index, length)?;
+                Answer::Computed(Output::content(content))
+            }
+            (Outcome::Computed(_) | Outcome::Compressed(_), _) => return None,
+            (Outcome::Fault, _) => Answer::Software(Reason::Fault),
+            (Outcome::Refused, _) => Answer::Software(Reason::NotOffered),
+        })
     }
 
     fn read_messages(&mut self) -> io::Result<()> {

@@ -23,8 +23,23 @@ pub(super) struct Flights {
 
 struct Entry {
     generation: u32,
-    /// Nobody's, for the probe.
-    flight: Option<(Option<RequestId>, Kind)>,
+    state: State,
+}
+
+enum State {
+    Free,
+    /// Nobody waits for it.
+    Probe,
+    Request(Flight),
+}
+
+/// What is in flight for somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flight {
+    pub(super) request: RequestId,
+    pub(super) kind: Kind,
+    /// Where its content is, and the result will be.
+    pub(super) buffer: Option<usize>,
 }
 
 /// A request that is older than this is a reason to see whether the device is still there.
@@ -39,27 +54,32 @@ impl Flights {
         }
     }
 
-    pub(super) fn add(&mut self, request: Option<RequestId>, kind: Kind, now: Instant) {
+    /// The next request is in flight; `None` is the probe.
+    pub(super) fn add(&mut self, flight: Option<Flight>, now: Instant) {
         let name = self.next_id();
-        let flight = Some((request, kind));
+        let state = flight.map_or(State::Probe, State::Request);
         match self.free.pop() {
-            Some(index) => self.entries[index as usize].flight = flight,
+            Some(index) => self.entries[index as usize].state = state,
             None => self.entries.push(Entry {
                 generation: 0,
-                flight,
+                state,
             }),
         }
         self.order.push_back((now, name));
     }
 
     /// Ends the flight with this name; `None` if there is none, or it was nobody's.
-    pub(super) fn end(&mut self, name: u64) -> Option<(RequestId, Kind)> {
+    pub(super) fn end(&mut self, name: u64) -> Option<Flight> {
         let index = name as u32;
         let entry = self.entries.get_mut(index as usize)?;
         if id(index, entry.generation) != name {
             return None;
         }
-        let (request, kind) = entry.flight.take()?;
+        let flight = match std::mem::replace(&mut entry.state, State::Free) {
+            State::Free => return None,
+            State::Probe => None,
+            State::Request(flight) => Some(flight),
+        };
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(index);
         while self
@@ -69,14 +89,14 @@ impl Flights {
         {
             self.order.pop_front();
         }
-        Some((request?, kind))
+        flight
     }
 
     fn flies(&self, name: u64) -> bool {
         let index = name as u32;
         self.entries
             .get(index as usize)
-            .is_some_and(|entry| entry.flight.is_some() && id(index, entry.generation) == name)
+            .is_some_and(|entry| entry.is_taken() && id(index, entry.generation) == name)
     }
 
     pub(super) fn count(&self) -> usize {
@@ -102,9 +122,16 @@ impl Flights {
     /// Ends all of them.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = RequestId> {
         let entries = std::mem::take(self).entries;
-        entries
-            .into_iter()
-            .filter_map(|entry| entry.flight.and_then(|(request, _)| request))
+        entries.into_iter().filter_map(|entry| match entry.state {
+            State::Request(flight) => Some(flight.request),
+            State::Free | State::Probe => None,
+        })
+    }
+}
+
+impl Entry {
+    fn is_taken(&self) -> bool {
+        !matches!(self.state, State::Free)
     }
 }
 
@@ -119,8 +146,13 @@ mod tests {
     use crate::request::Class;
     use crate::slots::Slots;
 
-    fn request(slots: &mut Slots) -> Option<RequestId> {
-        slots.open(Class::Asymmetric, Notification::ByPauser)
+    fn flight(slots: &mut Slots) -> Flight {
+        let request = slots.open(Class::Asymmetric, Notification::ByPauser);
+        Flight {
+            request: request.expect("room"),
+            kind: Kind::X25519,
+            buffer: None,
+        }
     }
 
     #[test]
@@ -128,12 +160,12 @@ mod tests {
         let mut slots = Slots::new(2);
         let mut flights = Flights::default();
         let now = Instant::now();
-        let (first, id) = (request(&mut slots), flights.next_id());
-        flights.add(first, Kind::X25519, now);
-        assert_eq!(flights.end(id), first.map(|id| (id, Kind::X25519)));
+        let (first, id) = (flight(&mut slots), flights.next_id());
+        flights.add(Some(first), now);
+        assert_eq!(flights.end(id), Some(first));
         assert_eq!(flights.end(id), None, "ended");
         let again = flights.next_id();
-        flights.add(request(&mut slots), Kind::X25519, now);
+        flights.add(Some(flight(&mut slots)), now);
         assert_ne!(again, id, "the place is used again, the name is not");
         assert_eq!(flights.end(id), None);
         assert_eq!(flights.end(7), None, "nobody's");
@@ -150,7 +182,7 @@ mod tests {
             "nothing waits"
         );
         let id = flights.next_id();
-        flights.add(None, Kind::X25519, start);
+        flights.add(None, start);
         assert!(!flights.is_late(after(LATE), start));
         assert!(flights.is_late(after(LATE * 2), start));
         assert!(
@@ -167,13 +199,11 @@ mod tests {
         let mut slots = Slots::new(2);
         let mut flights = Flights::default();
         let now = Instant::now();
-        flights.add(None, Kind::X25519, now);
-        let waited_for = request(&mut slots);
-        flights.add(waited_for, Kind::X25519, now);
-        assert_eq!(
-            flights.drain().collect::<Vec<_>>(),
-            Vec::from_iter(waited_for)
-        );
+        flights.add(None, now);
+        let waited_for = flight(&mut slots);
+        flights.add(Some(waited_for), now);
+        let drained: Vec<_> = flights.drain().collect();
+        assert_eq!(drained, [waited_for.request]);
         assert_eq!(flights.count(), 0);
     }
 }

@@ -11,7 +11,7 @@ use super::layout::Layout;
 use crate::request::Handle;
 
 /// What both sides have to agree on; changed with every change of messages or slots.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The longest message in bytes: an RSA-4096 key.
 pub const MESSAGE_BYTES: usize = 4096;
@@ -32,7 +32,7 @@ pub enum Aggregation {
 pub enum ToEngine<'a> {
     /// Asks for an instance, one on a connection.
     Open {
-        /// Its rings.
+        /// Its rings and buffers.
         layout: Layout,
         /// How many requests of this client are taken in its turn, when other clients wait too.
         weight: u32,
@@ -114,6 +114,8 @@ impl<'a> ToEngine<'a> {
                 writer.byte(OPEN);
                 writer.number(VERSION);
                 writer.number(layout.slots() as u32);
+                writer.number(layout.buffers() as u32);
+                writer.number(layout.content_bytes() as u32);
                 writer.number(*weight);
                 writer.number(match aggregation {
                     Aggregation::Fixed(count) => *count,
@@ -159,9 +161,8 @@ impl<'a> ToEngine<'a> {
                         "another version of Slipstream: install the same on both sides",
                     ));
                 }
-                let layout = usize::try_from(reader.number()?).ok().and_then(Layout::new);
                 ToEngine::Open {
-                    layout: layout.ok_or(Malformed("a ring of that many slots"))?,
+                    layout: reader.layout()?,
                     weight: reader.number()?,
                     aggregation: match reader.number()? {
                         0 => Aggregation::Adaptive,
@@ -297,6 +298,20 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes(bytes))
     }
 
+    fn layout(&mut self) -> Result<Layout, Malformed> {
+        let rings = Layout::new(self.size()?).ok_or(Malformed("a ring of that many slots"))?;
+        let (count, content_bytes) = (self.size()?, self.size()?);
+        let layout = rings.with_buffers(count, content_bytes);
+        // So that each layout is written in one way only.
+        layout
+            .filter(|layout| layout.content_bytes() == content_bytes)
+            .ok_or(Malformed("buffers of that number or length"))
+    }
+
+    fn size(&mut self) -> Result<usize, Malformed> {
+        usize::try_from(self.number()?).map_err(|_| Malformed("a number of that size"))
+    }
+
     fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let length = self.take(2)?.try_into().expect("two bytes");
         self.take(usize::from(u16::from_le_bytes(length)))
@@ -321,9 +336,14 @@ mod tests {
     use super::*;
     use crate::calibration::example_key;
 
+    fn layout() -> Layout {
+        let rings = Layout::new(256).expect("a power of two");
+        rings.with_buffers(12, 65536).expect("in range")
+    }
+
     fn open() -> Zeroizing<Vec<u8>> {
         let message = ToEngine::Open {
-            layout: Layout::new(256).expect("a power of two"),
+            layout: layout(),
             weight: 3,
             aggregation: Aggregation::Fixed(4),
             token: Some([7; 32]),
@@ -339,7 +359,7 @@ mod tests {
                 weight: 3,
                 aggregation: Aggregation::Fixed(4),
                 token: Some(token),
-            }) => assert_eq!((layout.slots(), token), (256, [7; 32])),
+            }) => assert_eq!((layout, token), (self::layout(), [7; 32])),
             _ => panic!("not what was written"),
         }
         for size in Size::ALL {
@@ -406,7 +426,10 @@ mod tests {
         assert!(changed(0, 99).is_some(), "kind");
         assert!(changed(1, VERSION as u8 + 1).is_some(), "version");
         assert!(changed(5, 3).is_some(), "slots that are no power of two");
-        assert!(changed(17, 31).is_some(), "length of the token");
+        assert!(changed(9, 65).is_some(), "buffers");
+        assert!(changed(15, 17).is_some(), "content of more than a megabyte");
+        assert!(changed(9, 0).is_some(), "the length of no buffers");
+        assert!(changed(25, 31).is_some(), "length of the token");
         assert!(ToClient::read(&[]).is_err());
     }
 }

@@ -3,13 +3,17 @@
 //! A request: its name, the [index](Kind::index) of its kind, the handle of its key or 0, the lengths of two operands,
 //! and from word [`HEAD_WORDS`] on their bytes. A response: the name of its request, an outcome, the length of the
 //! result, and its bytes.
+//!
+//! Content is too long for a slot: a request that compresses names a [buffer](super::buffers) instead, with the level, 1 if the
+//! stream ends with it, the index of the buffer and the length of what lies in it; the response has the length of what lies
+//! there then.
 
 use std::fmt;
 
 use zeroize::Zeroize;
 
 use super::layout::{HEAD_WORDS, SLOT_WORDS};
-use crate::request::{Handle, Kind, OPERAND_BYTES, Operand, Output};
+use crate::request::{Coding, Handle, Kind, OPERAND_BYTES, Operand, Output};
 
 /// The words of a slot, wiped when dropped.
 #[derive(Clone)]
@@ -34,12 +38,37 @@ pub struct Request {
     pub id: u64,
     /// What is to be computed.
     pub kind: Kind,
-    /// The key of an RSA or ECDSA operation, otherwise 0.
-    pub key: Handle,
-    /// The input of RSA, the digest of ECDSA, the private key of an exchange; empty for a key pair.
-    pub first: Operand,
-    /// The peer's public key in an exchange, otherwise empty.
-    pub second: Operand,
+    /// With what.
+    pub input: Input,
+}
+
+/// What a request brings.
+#[derive(Debug)]
+pub enum Input {
+    /// To be computed in lanes.
+    Operands {
+        /// The key of an RSA or ECDSA operation, otherwise 0.
+        key: Handle,
+        /// The input of RSA, the digest of ECDSA, the private key of an exchange; empty for a key pair.
+        first: Operand,
+        /// The peer's public key in an exchange, otherwise empty.
+        second: Operand,
+    },
+    /// To be compressed.
+    Content(Content),
+}
+
+/// Content in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// As the coding's library counts levels.
+    pub level: u8,
+    /// Whether the stream ends with it.
+    pub is_last: bool,
+    /// The index of the buffer, which is also where the result is wanted.
+    pub buffer: usize,
+    /// Its length in bytes.
+    pub length: usize,
 }
 
 /// What the engine answers.
@@ -56,15 +85,18 @@ pub struct Response {
 pub enum Outcome {
     /// Computed, and checked where the kind has a check.
     Computed(Output),
+    /// Compressed: so many bytes lie in the buffer of the request.
+    Compressed(usize),
     /// The operands are not what the standard allows, or the result failed its check.
     Fault,
-    /// The client has no such key, or the engine does not offer this kind.
+    /// The client has no such key or buffer, or the engine does not offer this kind or level.
     Refused,
 }
 
 const COMPUTED: u64 = 1;
 const FAULT: u64 = 2;
 const REFUSED: u64 = 3;
+const COMPRESSED: u64 = 4;
 
 /// A slot does not hold what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +130,19 @@ pub fn write_request(
     write_bytes(slot, first, second)
 }
 
-/// Reads a request. That its operands have the lengths which their kind asks for is not checked.
+/// Writes a request for compression; returns how many words of the slot it takes.
+pub fn write_content_request(slot: &mut Slot, id: u64, coding: Coding, content: &Content) -> usize {
+    slot.0[0] = id;
+    slot.0[1] = Kind::Compress(coding).index() as u64;
+    slot.0[2] = content.level.into();
+    slot.0[3] = content.is_last.into();
+    slot.0[4] = content.buffer as u64;
+    slot.0[5] = content.length as u64;
+    HEAD_WORDS
+}
+
+/// Reads a request. That its operands have the lengths which their kind asks for is not checked, nor that there is such a
+/// buffer, or such a level.
 ///
 /// # Errors
 /// If the slot cannot be a request.
@@ -107,36 +151,64 @@ pub fn read_request(slot: &Slot) -> Result<Request, Malformed> {
         .ok()
         .and_then(|index| Kind::ALL.get(index))
         .ok_or(Malformed("unknown kind of operation"))?;
-    let (first, second) = read_bytes(slot, slot.0[3], slot.0[4])?;
+    let input = match kind {
+        Kind::Compress(_) => Input::Content(read_content(slot)?),
+        _ => {
+            let (first, second) = read_bytes(slot, slot.0[3], slot.0[4])?;
+            Input::Operands {
+                key: Handle(slot.0[2]),
+                first,
+                second,
+            }
+        }
+    };
     Ok(Request {
         id: slot.0[0],
         kind: *kind,
-        key: Handle(slot.0[2]),
-        first,
-        second,
+        input,
+    })
+}
+
+fn read_content(slot: &Slot) -> Result<Content, Malformed> {
+    let size = |value| usize::try_from(value).map_err(|_| Malformed("longer than any buffer"));
+    Ok(Content {
+        level: u8::try_from(slot.0[2]).map_err(|_| Malformed("unknown level"))?,
+        is_last: match slot.0[3] {
+            0 => false,
+            1 => true,
+            _ => return Err(Malformed("neither the last nor not")),
+        },
+        buffer: size(slot.0[4])?,
+        length: size(slot.0[5])?,
     })
 }
 
 /// Writes a response; returns how many words of the slot it takes.
 pub fn write_response(slot: &mut Slot, response: &Response) -> usize {
-    let (outcome, bytes) = match &response.outcome {
-        Outcome::Computed(output) => (COMPUTED, output.as_slice()),
-        Outcome::Fault => (FAULT, &[][..]),
-        Outcome::Refused => (REFUSED, &[][..]),
+    let none = &[][..];
+    let (outcome, bytes, length) = match &response.outcome {
+        Outcome::Computed(output) => (COMPUTED, output.as_slice(), output.as_slice().len()),
+        Outcome::Compressed(length) => (COMPRESSED, none, *length),
+        Outcome::Fault => (FAULT, none, 0),
+        Outcome::Refused => (REFUSED, none, 0),
     };
     slot.0[0] = response.id;
     slot.0[1] = outcome;
-    slot.0[2] = bytes.len() as u64;
-    write_bytes(slot, bytes, &[])
+    slot.0[2] = length as u64;
+    write_bytes(slot, bytes, none)
 }
 
-/// Reads a response. That it is as long as the kind of its request asks for is not checked.
+/// Reads a response. That it is as long as the kind of its request asks for, or as its buffer can be, is not checked.
 ///
 /// # Errors
 /// If the slot cannot be a response.
 pub fn read_response(slot: &Slot) -> Result<Response, Malformed> {
     let outcome = match slot.0[1] {
         COMPUTED => Outcome::Computed(read_bytes(slot, slot.0[2], 0)?.0),
+        COMPRESSED => {
+            let length = usize::try_from(slot.0[2]);
+            Outcome::Compressed(length.map_err(|_| Malformed("longer than any buffer"))?)
+        }
         FAULT => Outcome::Fault,
         REFUSED => Outcome::Refused,
         _ => return Err(Malformed("unknown outcome")),
@@ -201,17 +273,48 @@ mod tests {
             let first: Vec<u8> = (0..first).map(|n| (n as u8).wrapping_add(1)).collect();
             let second: Vec<u8> = (0..second).map(|n| n as u8 ^ 0x55).collect();
             for kind in Kind::ALL {
+                if let Kind::Compress(_) = kind {
+                    continue;
+                }
                 let mut slot = Slot([u64::MAX; SLOT_WORDS]);
                 let words = write_request(&mut slot, 7, kind, Handle(9), &first, &second);
                 assert_eq!(words, HEAD_WORDS + (first.len() + second.len()).div_ceil(8));
                 // Behind what was written a slot may be stale.
                 let request = read_request(&slot).expect("a request");
-                assert_eq!(
-                    (request.id, request.kind, request.key),
-                    (7, kind, Handle(9))
-                );
-                assert_eq!(request.first.as_slice(), first);
-                assert_eq!(request.second.as_slice(), second);
+                assert_eq!((request.id, request.kind), (7, kind));
+                let Input::Operands {
+                    key,
+                    first: one,
+                    second: other,
+                } = request.input
+                else {
+                    panic!("{request:?}");
+                };
+                assert_eq!(key, Handle(9));
+                assert_eq!(one.as_slice(), first);
+                assert_eq!(other.as_slice(), second);
+            }
+        }
+    }
+
+    #[test]
+    fn requests_for_compression_come_back_as_they_were() {
+        for coding in Coding::ALL {
+            for (level, is_last, buffer, length) in
+                [(1, false, 0, 0), (19, true, 63, 1 << 20), (255, true, 7, 1)]
+            {
+                let content = Content {
+                    level,
+                    is_last,
+                    buffer,
+                    length,
+                };
+                let mut slot = Slot([u64::MAX; SLOT_WORDS]);
+                let words = write_content_request(&mut slot, 7, coding, &content);
+                assert_eq!(words, HEAD_WORDS);
+                let request = read_request(&slot).expect("a request");
+                assert_eq!((request.id, request.kind), (7, Kind::Compress(coding)));
+                assert!(matches!(request.input, Input::Content(read) if read == content));
             }
         }
     }
@@ -222,6 +325,7 @@ mod tests {
         for outcome in [
             Outcome::Computed(Output::new(&[1, 2, 3])),
             Outcome::Computed(Output::zeroed(512)),
+            Outcome::Compressed(65536),
             Outcome::Fault,
             Outcome::Refused,
         ] {
@@ -232,6 +336,9 @@ mod tests {
             match (read.outcome, response.outcome) {
                 (Outcome::Computed(read), Outcome::Computed(written)) => {
                     assert_eq!(read.as_slice(), written.as_slice());
+                }
+                (Outcome::Compressed(read), Outcome::Compressed(written)) => {
+                    assert_eq!(read, written);
                 }
                 (Outcome::Fault, Outcome::Fault) | (Outcome::Refused, Outcome::Refused) => {}
                 other => panic!("{other:?}"),
@@ -255,6 +362,21 @@ mod tests {
         assert_eq!(request(|slot| slot.0[3] = 481), long);
         assert_eq!(request(|slot| slot.0[3] = u64::MAX), long);
         assert_eq!(request(|slot| (slot.0[3], slot.0[4]) = (u64::MAX, 1)), long);
+        let content = |change: fn(&mut Slot)| {
+            let mut slot = Slot::default();
+            let content = Content {
+                level: 1,
+                is_last: true,
+                buffer: 1,
+                length: 1,
+            };
+            write_content_request(&mut slot, 1, Coding::Deflate, &content);
+            change(&mut slot);
+            read_request(&slot).is_err()
+        };
+        assert!(!content(|_| {}));
+        assert!(content(|slot| slot.0[2] = 256), "level");
+        assert!(content(|slot| slot.0[3] = 2), "last");
         let mut slot = Slot::default();
         assert!(read_response(&slot).is_err());
         (slot.0[1], slot.0[2]) = (COMPUTED, 513);

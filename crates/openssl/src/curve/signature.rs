@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use slipstream_lanes::ec::{self, SigningKey};
+use slipstream_offload::encoding;
 use slipstream_offload::request::Operand;
 use slipstream_offload::{Kind, Operation};
 
@@ -72,17 +73,17 @@ impl Algorithm for Ecdsa {
         // SAFETY: the caller's promise.
         let usual = unsafe { is_usual(loaded, default, hash) };
         // The default provider wants room for the longest signature.
-        if !usual || signature.len() < longest(curve.bytes()) {
+        if !usual || signature.len() < encoding::longest_ecdsa(curve.bytes()) {
             return None;
         }
         let Some(nonce) = job::nonce(loaded, curve) else {
             let output = offloaded(loaded, key, hash)?;
-            return Some(encode(output.as_slice(), signature));
+            return Some(encoding::ecdsa(output.as_slice(), signature));
         };
         let mut numbers = [0; 2 * 48];
         let numbers = &mut numbers[..2 * curve.bytes()];
         ec::sign(key, hash, nonce, numbers).ok()?;
-        Some(encode(numbers, signature))
+        Some(encoding::ecdsa(numbers, signature))
     }
 
     unsafe fn input(
@@ -97,11 +98,11 @@ impl Algorithm for Ecdsa {
     }
 
     fn longest(kind: Kind) -> usize {
-        longest(kind.output_bytes() / 2)
+        encoding::longest_ecdsa(kind.output_bytes() / 2)
     }
 
     fn write(output: &[u8], signature: &mut [u8]) -> usize {
-        encode(output, signature)
+        encoding::ecdsa(output, signature)
     }
 }
 
@@ -146,72 +147,4 @@ unsafe fn is_usual(loaded: LoadedRef, context: *mut c_void, hash: &[u8]) -> bool
     // SAFETY: the caller's promise; an array that ends with a null key.
     let read = unsafe { (functions.get_ctx_params)(context, params) } == 1;
     read && nonce_type == 0 && !hash.is_empty() && (digest_size == 0 || digest_size == hash.len())
-}
-
-/// The length in bytes of the longest signature with numbers of `bytes` bytes.
-fn longest(bytes: usize) -> usize {
-    2 + 2 * (2 + 1 + bytes)
-}
-
-/// Writes r and s, of equal length, as `Ecdsa-Sig-Value` (RFC 5480, appendix A, in DER), and returns its length.
-///
-/// # Panics
-/// If there is no room for it, or the lengths of r and s take more than one byte.
-fn encode(numbers: &[u8], signature: &mut [u8]) -> usize {
-    let mut end = 2;
-    for number in numbers.chunks_exact(numbers.len() / 2) {
-        let zeros = number.iter().take_while(|&&byte| byte == 0).count();
-        let number = &number[zeros.min(number.len() - 1)..];
-        // Numbers are signed: one whose highest bit is set would be negative.
-        let sign = usize::from(number[0] >= 0x80);
-        signature[end] = INTEGER;
-        signature[end + 1] = length(sign + number.len());
-        signature[end + 2] = 0;
-        let start = end + 2 + sign;
-        end = start + number.len();
-        signature[start..end].copy_from_slice(number);
-    }
-    signature[0] = SEQUENCE;
-    signature[1] = length(end - 2);
-    end
-}
-
-const SEQUENCE: u8 = 0x30;
-const INTEGER: u8 = 0x02;
-
-/// In the short form.
-fn length(bytes: usize) -> u8 {
-    assert!(bytes < 0x80, "a long length");
-    bytes as u8
-}
-
-#[cfg(test)]
-mod tests {
-    use slipstream_lanes::ec::Curve;
-
-    use super::*;
-
-    fn encoded(numbers: &[u8]) -> Vec<u8> {
-        let mut signature = vec![0xaa; longest(48)];
-        let length = encode(numbers, &mut signature);
-        signature[..length].to_vec()
-    }
-
-    #[test]
-    fn numbers_are_as_short_as_they_can_be_and_never_negative() {
-        assert_eq!(encoded(&[1, 2, 3, 4]), [0x30, 8, 2, 2, 1, 2, 2, 2, 3, 4]);
-        assert_eq!(
-            encoded(&[0x80, 0, 0, 0x7f]),
-            [0x30, 8, 2, 3, 0, 0x80, 0, 2, 1, 0x7f]
-        );
-        assert_eq!(encoded(&[0, 0xff, 0, 1]), [0x30, 7, 2, 2, 0, 0xff, 2, 1, 1]);
-    }
-
-    #[test]
-    fn the_longest_signature_is_as_long_as_openssl_says() {
-        for (curve, bytes) in [(Curve::P256, 72), (Curve::P384, 104)] {
-            assert_eq!(longest(curve.bytes()), bytes);
-            assert_eq!(encoded(&vec![0xff; 2 * curve.bytes()]).len(), bytes);
-        }
-    }
 }

@@ -47,7 +47,7 @@ pub unsafe fn private_parts(key: *mut c_void) -> Option<PrivateParts> {
     match original.kind()? {
         Kind::Rsa(size) => rsa(&original, size),
         Kind::Ecdsa(curve) => ec(&original, curve),
-        Kind::X25519 | Kind::Ecdh(_) | Kind::KeyPair(_) => None,
+        Kind::X25519 | Kind::Ecdh(_) | Kind::KeyPair(_) | Kind::Compress(_) => None,
     }
     .map(PrivateParts)
 }

@@ -1,12 +1,13 @@
-//! Encoding a hash for a signature (RFC 8017 section 9): EMSA-PKCS1-v1_5 and EMSA-PSS, and the
-//! bare type-1 padding that OpenSSL uses where no digest is named.
+//! How OpenSSL has a hash encoded for a signature: EMSA-PKCS1-v1_5 and EMSA-PSS, and the bare type-1
+//! padding that it uses where no digest is named.
 
 use std::ffi::c_int;
 
+use slipstream_offload::encoding::{self, digest_info};
 use slipstream_offload::request::Operand;
 use zeroize::Zeroizing;
 
-use crate::digest::{Digest, Hashes, LONGEST, NAME_BYTES};
+use crate::digest::{Digest, Hashes, NAME_BYTES};
 use crate::ffi::{RSA_PKCS1_PADDING, RSA_PKCS1_PSS_PADDING};
 use crate::param::Lent;
 use crate::provider::LoadedRef;
@@ -99,26 +100,13 @@ impl Scheme {
     }
 }
 
-/// RFC 8017 section 9.2: 00 01 FF..FF 00 and the DigestInfo.
 fn encode_pkcs1(digest: Option<Digest>, hash: &[u8], length: usize) -> Option<Operand> {
     if digest.is_some_and(|digest| digest.length() != hash.len()) {
         return None;
     }
-    let prefix = digest.map_or(&[][..], digest_info_prefix);
-    let padding = length
-        .checked_sub(3 + prefix.len() + hash.len())
-        .filter(|&bytes| bytes >= 8)?;
-    let mut encoded = Operand::zeroed(length);
-    let bytes = encoded.as_mut_slice();
-    bytes[1] = 1;
-    bytes[2..2 + padding].fill(0xff);
-    let (info, tail) = bytes[3 + padding..].split_at_mut(prefix.len());
-    info.copy_from_slice(prefix);
-    tail.copy_from_slice(hash);
-    Some(encoded)
+    encoding::pkcs1(digest.map_or(&[][..], info), hash, length)
 }
 
-/// RFC 8017 section 9.1.1, for emBits = 8 * length - 1.
 fn encode_pss(
     loaded: LoadedRef,
     digest: Digest,
@@ -130,35 +118,16 @@ fn encode_pss(
     if hash.len() != digest.length() {
         return None;
     }
-    let masked = length
-        .checked_sub(digest.length() + 1)
-        .filter(|&db| db > salt.len())?;
-    let mut encoded = Operand::zeroed(length);
-    let (db, tail) = encoded.as_mut_slice().split_at_mut(masked);
-    let (digest_of_all, trailer) = tail.split_at_mut(digest.length());
-    Hashes::new(loaded, digest)?.hash(&[&[0; 8], hash, salt], digest_of_all)?;
-    trailer[0] = 0xbc;
-    let (padding, salt_in_db) = db.split_at_mut(masked - salt.len());
-    padding[padding.len() - 1] = 1;
-    salt_in_db.copy_from_slice(salt);
-    mask(loaded, mask_digest, digest_of_all, db)?;
-    db[0] &= 0x7f;
-    Some(encoded)
-}
-
-/// MGF1 (RFC 8017 appendix B.2.1), added to `data`.
-fn mask(loaded: LoadedRef, digest: Digest, seed: &[u8], data: &mut [u8]) -> Option<()> {
     let mut hashes = Hashes::new(loaded, digest)?;
-    for (counter, block) in (0_u32..).zip(data.chunks_mut(digest.length())) {
-        let mut mask = [0; LONGEST];
-        let mask = &mut mask[..block.len()];
-        hashes.hash(&[seed, &counter.to_be_bytes()], mask)?;
-        block
-            .iter_mut()
-            .zip(mask)
-            .for_each(|(byte, mask)| *byte ^= *mask);
-    }
-    Some(())
+    let mut mask_hashes = Hashes::new(loaded, mask_digest)?;
+    encoding::pss(
+        hash,
+        salt,
+        length,
+        &mut |parts, output| hashes.hash(parts, output),
+        &mut |parts, output| mask_hashes.hash(parts, output),
+        mask_digest.length(),
+    )
 }
 
 fn salt_bytes(rule: c_int, digest: Digest, length: usize) -> Option<usize> {
@@ -172,24 +141,15 @@ fn salt_bytes(rule: c_int, digest: Digest, length: usize) -> Option<usize> {
     (bytes <= most).then_some(bytes)
 }
 
-/// The DER encoding of DigestInfo up to the hash (RFC 8017 section 9.2, note 1). MD5-SHA1, of TLS
-/// 1.1 and older, has none.
-fn digest_info_prefix(digest: Digest) -> &'static [u8] {
+/// DigestInfo up to the hash. MD5-SHA1, of TLS 1.1 and older, has none.
+fn info(digest: Digest) -> &'static [u8] {
     match digest {
         Digest::Md5Sha1 => &[],
-        Digest::Sha1 => b"\x30\x21\x30\x09\x06\x05\x2b\x0e\x03\x02\x1a\x05\x00\x04\x14",
-        Digest::Sha224 => {
-            b"\x30\x2d\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x04\x05\x00\x04\x1c"
-        }
-        Digest::Sha256 => {
-            b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20"
-        }
-        Digest::Sha384 => {
-            b"\x30\x41\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x02\x05\x00\x04\x30"
-        }
-        Digest::Sha512 => {
-            b"\x30\x51\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x03\x05\x00\x04\x40"
-        }
+        Digest::Sha1 => digest_info::SHA1,
+        Digest::Sha224 => digest_info::SHA224,
+        Digest::Sha256 => digest_info::SHA256,
+        Digest::Sha384 => digest_info::SHA384,
+        Digest::Sha512 => digest_info::SHA512,
     }
 }
 
@@ -203,21 +163,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pkcs1_refuses_a_hash_of_the_wrong_length_and_one_that_does_not_fit() {
+    fn a_hash_of_the_wrong_length_is_refused() {
         assert!(encode_pkcs1(Some(Digest::Sha256), &[0; 31], 256).is_none());
-        assert!(encode_pkcs1(None, &[0; 245], 256).is_some());
-        assert!(encode_pkcs1(None, &[0; 246], 256).is_none());
-    }
-
-    #[test]
-    fn pkcs1_lays_out_padding_prefix_and_hash() {
-        let encoded = encode_pkcs1(Some(Digest::Sha1), &[7; 20], 256).expect("fits");
-        let bytes = encoded.as_slice();
-        let padding = 256 - 3 - 15 - 20;
-        assert_eq!(bytes[..2], [0, 1]);
-        assert!(bytes[2..2 + padding].iter().all(|&byte| byte == 0xff));
-        assert_eq!(bytes[2 + padding..][..3], [0, 0x30, 0x21]);
-        assert_eq!(bytes[236..], [7; 20]);
+        assert!(encode_pkcs1(Some(Digest::Sha256), &[0; 32], 256).is_some());
     }
 
     #[test]

@@ -258,7 +258,7 @@ impl Accelerator for Maker {
     fn company(&self, kind: Kind) -> Option<usize> {
         match kind {
             _ if self.answering == Answering::Declining => None,
-            Kind::KeyPair(_) | Kind::Ecdsa(_) => Some(1),
+            Kind::KeyPair(_) | Kind::Ecdsa(_) | Kind::Compress(_) => Some(1),
             Kind::Rsa(_) | Kind::X25519 | Kind::Ecdh(_) => None,
         }
     }

@@ -15,6 +15,7 @@ use nginx_sys::{
     ngx_cycle_t, ngx_flag_t, ngx_http_conf_ctx_t, ngx_http_core_main_conf_t, ngx_http_core_module,
     ngx_http_core_srv_conf_t, ngx_http_module, ngx_int_t, ngx_module_t, ngx_ssl_t, ngx_test_config,
 };
+use slipstream_deflate::Method;
 use slipstream_lanes::Backend;
 use slipstream_lanes::rsa::Size;
 use slipstream_offload::calibration::calibrate;
@@ -26,7 +27,7 @@ use crate::config::{self, ServerConf};
 use crate::directives::{CoreConf, Lanes, Offload};
 use crate::log::{self, Level};
 use crate::openssl::{OSSL_PROVIDER_add_builtin, OSSL_PROVIDER_load, each_private_key};
-use crate::{gate, isolation, metrics, module};
+use crate::{gate, gzip, isolation, metrics, module};
 
 /// What workers find prepared.
 #[derive(Clone, Copy)]
@@ -51,6 +52,26 @@ pub(crate) unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_
     unsafe {
         if ngx_test_config != 0 {
             return NGX_OK as ngx_int_t;
+        }
+        let needs = gzip::needs(cycle);
+        if needs.compresses {
+            metrics::share();
+            log::write(
+                (*cycle).log,
+                Level::Notice,
+                format_args!(
+                    "responses are compressed by {}",
+                    Method::DEFAULT.implementation()
+                ),
+            );
+        }
+        if needs.asks_for_device && config::core_conf(cycle).device.is_none() {
+            log::write(
+                (*cycle).log,
+                Level::Warning,
+                "\"slipstream_gzip_offload device\" without a \"device\" in the slipstream block, \
+                 responses are compressed in the worker",
+            );
         }
         let token = isolation::adopt();
         let contexts = contexts_of_servers(cycle);

@@ -10,6 +10,7 @@ mod config;
 mod connection;
 mod directives;
 mod gate;
+mod gzip;
 mod handshake;
 mod hold;
 mod isolation;

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
+use slipstream_deflate::Totals as Compressed;
 use slipstream_lanes::LANES;
 use slipstream_offload::fiber::Fibers;
 use slipstream_offload::instance::Instance;
@@ -29,9 +30,28 @@ pub(crate) enum Event {
 
 const EVENTS: usize = 5;
 
+/// What is counted of compressed responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compression {
+    /// Responses.
+    Responses,
+    /// Bytes of their content.
+    Content,
+    /// Bytes of what was sent for it.
+    Output,
+    /// Chunks that the device has compressed.
+    DeviceChunks,
+    /// Chunks that the worker has compressed beside it.
+    OwnChunks,
+    /// Chunks that the device had taken, and the worker has compressed.
+    LostChunks,
+}
+
+const COMPRESSIONS: usize = 6;
+
 /// Where each figure stands in a slot.
 pub(crate) mod layout {
-    use super::{Class, EVENTS, Kind, LANES, Reason};
+    use super::{COMPRESSIONS, Class, EVENTS, Kind, LANES, Reason};
 
     pub(crate) const EVENT: usize = 0;
     pub(crate) const SUBMITTED: usize = EVENT + EVENTS;
@@ -45,8 +65,9 @@ pub(crate) mod layout {
     pub(crate) const TAKEN_AHEAD: usize = ORPHANS + 1;
     pub(crate) const FILL: usize = TAKEN_AHEAD + 1;
     pub(crate) const SOFTWARE: usize = FILL + LANES;
+    pub(crate) const COMPRESSION: usize = SOFTWARE + Reason::ALL.len();
     /// From here on figures are gauges: they end with their worker.
-    pub(crate) const IN_FLIGHT: usize = SOFTWARE + Reason::ALL.len();
+    pub(crate) const IN_FLIGHT: usize = COMPRESSION + COMPRESSIONS;
     pub(crate) const FIBERS: usize = IN_FLIGHT + Class::ALL.len();
     pub(crate) const STACKS: usize = FIBERS + 1;
     pub(crate) const FIGURES: usize = STACKS + 1;
@@ -63,6 +84,7 @@ pub(crate) struct Totals {
 pub(crate) struct Metrics {
     slot: Option<&'static Slot>,
     events: RefCell<[u64; EVENTS]>,
+    compressions: RefCell<[u64; COMPRESSIONS]>,
 }
 
 const WORKERS: usize = 512;
@@ -144,6 +166,7 @@ impl Metrics {
         Self {
             slot,
             events: RefCell::default(),
+            compressions: RefCell::default(),
         }
     }
 
@@ -158,6 +181,29 @@ impl Metrics {
             slot.set(layout::EVENT + event as usize, count);
         }
         count == 1
+    }
+
+    /// Counts a response that was compressed.
+    pub(crate) fn count_response(&self, totals: &Compressed) {
+        let mut figures = self.compressions.borrow_mut();
+        for (figure, count) in [
+            (Compression::Responses, 1),
+            (Compression::Content, totals.content),
+            (Compression::Output, totals.output),
+            (Compression::DeviceChunks, totals.device_chunks),
+            (
+                Compression::OwnChunks,
+                totals.own_chunks - totals.lost_chunks,
+            ),
+            (Compression::LostChunks, totals.lost_chunks),
+        ] {
+            figures[figure as usize] += count;
+        }
+        if let Some(slot) = self.slot {
+            for (index, figure) in figures.iter().enumerate() {
+                slot.set(layout::COMPRESSION + index, *figure);
+            }
+        }
     }
 
     /// Writes the state of this worker's instance and fibers.

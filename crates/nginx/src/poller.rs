@@ -15,6 +15,7 @@ use slipstream_offload::polling::{FAILOVER, Load, Scheme};
 use slipstream_offload::{Class, JobToken};
 
 use crate::directives::Notify;
+use crate::gzip;
 use crate::handshake;
 use crate::hold::Hold;
 use crate::watch::{Edge, Watch};
@@ -48,13 +49,18 @@ impl Poller {
         }
     }
 
-    /// To be called when a handshake has paused: before nginx looks whether any timer is left, and where the number of
+    /// To be called when a handshake has paused, or a response waits: before nginx looks whether any timer is left, and where the number of
     /// requests in flight has grown.
     pub(crate) fn paused(&self, worker: &Worker) {
         self.hold.begin();
         if let Scheme::Heuristic(_) = self.scheme {
             self.poll_if_due(worker);
         }
+    }
+
+    /// The accelerator has been polled elsewhere, so it does not wake the worker any more.
+    pub(crate) fn disarm(&self) {
+        self.is_armed.set(false);
     }
 
     /// One turn of the event loop while requests are in flight. Returns whether nginx may sleep.
@@ -73,7 +79,9 @@ impl Poller {
         };
         let mut has_resumed = false;
         while let Some(job) = instance::with(Instance::next_ready).flatten() {
-            handshake::resume(worker, job);
+            if !gzip::resume(job) {
+                handshake::resume(worker, job);
+            }
             has_resumed = true;
         }
         if answers > 0 {
@@ -83,6 +91,7 @@ impl Poller {
         if has_resumed || answers > 0 {
             return false;
         }
+        let is_told = self.notify == Notify::Descriptor && gzip::waiting() == 0;
         match self.scheme {
             Scheme::Idle => false,
             Scheme::Hybrid => moment == Moment::Idle && arm(),
@@ -91,11 +100,9 @@ impl Poller {
                 self.is_armed.set(is_armed);
                 is_armed
             }
-            Scheme::Timer(_) => self.notify == Notify::Descriptor,
+            Scheme::Timer(_) => is_told,
             // As long as it is time to poll, nothing else can be waited for.
-            Scheme::Heuristic(heuristic) => {
-                self.notify == Notify::Descriptor && heuristic.due(load(worker)).is_none()
-            }
+            Scheme::Heuristic(heuristic) => is_told && heuristic.due(load(worker)).is_none(),
         }
     }
 
@@ -133,8 +140,8 @@ fn load(worker: &Worker) -> Load {
     let of_class = |class| instance::with(|instance| instance.in_flight(class)).unwrap_or(0);
     Load {
         asymmetric: of_class(Class::Asymmetric),
-        otherwise: of_class(Class::Cipher) + of_class(Class::Prf),
-        active: worker.active.get(),
+        otherwise: of_class(Class::Cipher) + of_class(Class::Prf) + of_class(Class::Compression),
+        active: worker.active.get() + gzip::waiting(),
     }
 }
 
@@ -189,6 +196,7 @@ unsafe extern "C" fn process_events(
     let original = ORIGINAL.get().expect("installed before nginx calls it");
     let worker = worker().expect("installed after the worker is made");
     let timer = prepare_to_sleep(worker, timer);
+    gzip::begin_turn();
     // SAFETY: nginx's own function with nginx's own arguments.
     unsafe { original(cycle, timer, flags) }
 }

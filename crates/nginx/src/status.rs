@@ -13,7 +13,7 @@ use nginx_sys::{
 use slipstream_lanes::LANES;
 use slipstream_offload::{Class, Kind, Reason};
 
-use crate::metrics::{self, Event, Totals, layout};
+use crate::metrics::{self, Compression, Event, Totals, layout};
 use crate::module::static_str;
 use crate::worker::worker;
 
@@ -78,6 +78,7 @@ fn render(totals: &Totals) -> String {
     let mut page = Page::default();
     let figure = |index: usize| totals.figures[index];
     let event = |event: Event| figure(layout::EVENT + event as usize);
+    let compression = |which: Compression| figure(layout::COMPRESSION + which as usize);
 
     page.family("workers", "gauge", "Workers that take part.");
     page.sample("workers", None, totals.workers);
@@ -203,6 +204,45 @@ fn render(totals: &Totals) -> String {
         ("nested", Event::Nested),
     ] {
         page.sample("fallbacks_total", Some(("reason", reason)), event(which));
+    }
+
+    let help = "Responses compressed.";
+    page.family("compressed_responses_total", "counter", help);
+    page.sample(
+        "compressed_responses_total",
+        None,
+        compression(Compression::Responses),
+    );
+
+    let help = "Bytes of the content of compressed responses.";
+    page.family("compressed_content_bytes_total", "counter", help);
+    page.sample(
+        "compressed_content_bytes_total",
+        None,
+        compression(Compression::Content),
+    );
+
+    let help = "Bytes that compressed responses have become.";
+    page.family("compressed_output_bytes_total", "counter", help);
+    page.sample(
+        "compressed_output_bytes_total",
+        None,
+        compression(Compression::Output),
+    );
+
+    let help =
+        "Chunks of content, by who has compressed them. Lost ones the device had taken before.";
+    page.family("compressed_chunks_total", "counter", help);
+    for (by, which) in [
+        ("device", Compression::DeviceChunks),
+        ("worker", Compression::OwnChunks),
+        ("worker_after_loss", Compression::LostChunks),
+    ] {
+        page.sample(
+            "compressed_chunks_total",
+            Some(("by", by)),
+            compression(which),
+        );
     }
     page.text
 }

@@ -15,11 +15,13 @@ use slipstream_offload::ahead::Ahead;
 use slipstream_offload::device::{Device, Options};
 use slipstream_offload::fiber::{self, Fibers, Rules};
 use slipstream_offload::instance::{self, Instance, Mode, Waiting};
+use slipstream_offload::policy::Costs;
 use slipstream_offload::polling::Scheme;
 use slipstream_offload::{JobEvent, JobToken, Notification, event};
 
 use crate::config;
 use crate::directives::{CoreConf, Notify, Offload};
+use crate::gzip::{self, Needs};
 use crate::handshake::{self, Handshake};
 use crate::isolation;
 use crate::keys::{self, Prepared};
@@ -92,58 +94,84 @@ pub(crate) unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int
             );
             return NGX_ERROR as ngx_int_t;
         }
-        let Some(prepared) = keys::prepared() else {
-            return NGX_OK as ngx_int_t;
-        };
-        if ngx_process == NGX_PROCESS_SINGLE as usize {
-            log::write(
-                (*cycle).log,
-                Level::Warning,
-                "\"master_process off\", handshakes are served as without the module",
-            );
-        }
-        if ngx_process != NGX_PROCESS_WORKER as usize {
-            return NGX_OK as ngx_int_t;
-        }
-        if ngx_event_flags & NGX_USE_CLEAR_EVENT as usize == 0 {
-            log::write(
-                (*cycle).log,
-                Level::Warning,
-                "no edge-triggered epoll, handshakes are served as without the module: remove \
-                 \"use\" from the events block",
-            );
+        let tls = keys::prepared();
+        let needs = gzip::needs(cycle);
+        if tls.is_none() && !needs.compresses {
             return NGX_OK as ngx_int_t;
         }
         let conf = config::core_conf(cycle);
-        if let Err(error) = make_instance(&prepared, &conf) {
-            let (level, outcome) = match prepared.token {
-                None => (
+        match left_to_nginx() {
+            Ok(()) => {}
+            Err(None) => return NGX_OK as ngx_int_t,
+            Err(Some((reason, cure))) => {
+                let outcome = match tls {
+                    Some(_) => "handshakes are served as without the module",
+                    None => "responses are compressed without a device",
+                };
+                log::write(
+                    (*cycle).log,
                     Level::Warning,
-                    "handshakes are served as without the module",
-                ),
-                Some(_) => (
-                    Level::Emergency,
-                    "without its keys this worker serves no handshakes",
-                ),
-            };
-            log::write((*cycle).log, level, format_args!("{error}, {outcome}"));
-            return NGX_OK as ngx_int_t;
+                    format_args!("{reason}, {outcome}{cure}"),
+                );
+                return NGX_OK as ngx_int_t;
+            }
         }
-        fiber::set_rules(Rules {
-            admits: handshake::admits,
-            company: handshake::company,
-            notification,
-        });
-        take_over(cycle, &conf);
+        let has_device = conf.device.is_some() && needs.device_chunk > 0;
+        let mut serves_tls = tls.is_some();
+        if serves_tls || has_device {
+            if let Err(error) = make_instance(tls.as_ref(), &conf, needs) {
+                let isolated = tls.is_some_and(|prepared| prepared.token.is_some());
+                let (level, outcome) = match isolated {
+                    false => (Level::Warning, "the worker goes on as without the module"),
+                    true => (
+                        Level::Emergency,
+                        "without its keys this worker serves no handshakes",
+                    ),
+                };
+                log::write((*cycle).log, level, format_args!("{error}, {outcome}"));
+                serves_tls = false;
+            } else if serves_tls {
+                fiber::set_rules(Rules {
+                    admits: handshake::admits,
+                    company: handshake::company,
+                    notification,
+                });
+            }
+        }
+        gzip::make_context(needs, has_device, (*cycle).connection_n);
+        take_over(cycle, &conf, serves_tls);
     }
     NGX_OK as ngx_int_t
+}
+
+/// Whether this process takes part.
+///
+/// # Errors
+/// The reason why it does not, with what to do about it. Of nginx's helper processes there is nothing to be said.
+fn left_to_nginx() -> Result<(), Option<(&'static str, &'static str)>> {
+    // SAFETY: nginx's globals, written by its one thread.
+    let (process, flags) = unsafe { (ngx_process, ngx_event_flags) };
+    if process == NGX_PROCESS_SINGLE as usize {
+        return Err(Some(("\"master_process off\"", "")));
+    }
+    if process != NGX_PROCESS_WORKER as usize {
+        return Err(None);
+    }
+    match flags & NGX_USE_CLEAR_EVENT as usize {
+        0 => Err(Some((
+            "no edge-triggered epoll",
+            ": remove \"use\" from the events block",
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// How long a worker waits for its device when it starts. Without it, software does.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-fn make_instance(prepared: &Prepared, conf: &CoreConf) -> io::Result<()> {
-    let mut instance = Instance::new(accelerator(prepared, conf)?, conf.fibers)?;
+fn make_instance(tls: Option<&Prepared>, conf: &CoreConf, needs: Needs) -> io::Result<()> {
+    let requests = conf.fibers + needs.requests();
+    let mut instance = Instance::new(accelerator(tls, conf, needs)?, requests)?;
     let waiting = match (conf.device, conf.scheme()) {
         (Some(_), Scheme::Hybrid | Scheme::Interrupt) => Waiting::Sleeping,
         _ => Waiting::Spinning,
@@ -152,29 +180,44 @@ fn make_instance(prepared: &Prepared, conf: &CoreConf) -> io::Result<()> {
         Offload::Synchronous => Mode::Synchronous(waiting),
         Offload::Asynchronous | Offload::Software => Mode::Asynchronous,
     });
-    if let Some(ahead) = Ahead::new(prepared.backend, conf.ahead) {
+    if let Some(ahead) = tls.and_then(|prepared| Ahead::new(prepared.backend, conf.ahead)) {
         instance.make_ahead(ahead);
     }
     instance::install(instance);
     Ok(())
 }
 
-fn accelerator(prepared: &Prepared, conf: &CoreConf) -> io::Result<Box<dyn Accelerator>> {
-    let accelerator: Box<dyn Accelerator> = match conf.device {
-        Some(path) => {
+fn accelerator(
+    tls: Option<&Prepared>,
+    conf: &CoreConf,
+    needs: Needs,
+) -> io::Result<Box<dyn Accelerator>> {
+    // What only compresses asks for no operation that has costs.
+    let costs = tls.map_or(Costs::default(), |prepared| prepared.costs);
+    let accelerator: Box<dyn Accelerator> = match (conf.device, tls) {
+        (Some(path), _) => {
+            let layout = conf.layout();
             let options = Options {
-                layout: conf.layout(),
+                layout: match needs.requests() {
+                    0 => layout,
+                    requests => layout
+                        .with_buffers(requests, needs.device_chunk)
+                        .expect("chunk sizes are checked when they are read"),
+                },
                 weight: conf.weight,
                 aggregation: conf.interrupts,
-                token: prepared.token,
+                token: tls.and_then(|prepared| prepared.token),
             };
-            let (policy, costs) = (conf.policy, prepared.costs);
-            Box::new(Device::new(path.into(), options, policy, costs, PATIENCE)?)
+            Box::new(Device::new(
+                path.into(),
+                options,
+                conf.policy,
+                costs,
+                PATIENCE,
+            )?)
         }
-        None => {
-            let (backend, policy, costs) = (prepared.backend, conf.policy, prepared.costs);
-            Box::new(WorkerLanes::new(backend, policy, costs))
-        }
+        (None, Some(prepared)) => Box::new(WorkerLanes::new(prepared.backend, conf.policy, costs)),
+        (None, None) => unreachable!("an instance is made for TLS or for a device"),
     };
     let trigger = match (conf.scheme(), conf.device) {
         (Scheme::Timer(interval), _) => Trigger::Timer(interval),
@@ -233,7 +276,7 @@ impl Worker {
 
 /// # Safety
 /// `cycle` is this worker's, and no connection has been accepted yet.
-unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf) {
+unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf, serves_handshakes: bool) {
     // SAFETY: by the caller's promise; listening sockets are an array of `ngx_listening_t`.
     unsafe {
         let mut handshakes = Vec::new();
@@ -255,7 +298,10 @@ unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf) {
         });
         for listening in (*cycle).listening.as_slice_mut::<ngx_listening_t>() {
             let handler = listening.handler.map(|handler| handler as *const ());
-            if handler == Some(ngx_http_init_connection as *const ()) && serves_tls(listening) {
+            if serves_handshakes
+                && handler == Some(ngx_http_init_connection as *const ())
+                && serves_tls(listening)
+            {
                 listening.handler = Some(handshake::init_connection);
             }
         }

@@ -1,0 +1,47 @@
+//! What compressing changes in the header of a response.
+
+use nginx_sys::{ngx_http_weak_etag, ngx_table_elt_t};
+use slipstream_deflate::Coding;
+
+use super::request::Request;
+use crate::module::OutOfMemory;
+
+/// The response depends on `Accept-Encoding`, whether it is compressed or not.
+pub(super) fn vary(request: Request) -> Result<(), OutOfMemory> {
+    // nginx writes the header by itself where `gzip_vary` is on.
+    if request.core_location().gzip_vary == 1 {
+        request.raw_mut().set_gzip_vary(1);
+    } else if request.location().vary == 1 {
+        request.add_header("Vary\0", "Accept-Encoding\0")?;
+    }
+    Ok(())
+}
+
+/// The response is sent in `coding`: its length and its ranges are not known, and an entity tag is only that of
+/// equivalent content (RFC 9110, section 8.8.3).
+pub(super) fn encode(request: Request, coding: Coding) -> Result<(), OutOfMemory> {
+    let value = match coding {
+        Coding::Deflate => "gzip\0",
+        Coding::Zstd => "zstd\0",
+    };
+    let header = request.add_header("Content-Encoding\0", value)?;
+    let raw = request.raw_mut();
+    let headers = &mut raw.headers_out;
+    headers.content_encoding = header;
+    headers.content_length_n = -1;
+    remove(&mut headers.content_length);
+    remove(&mut headers.accept_ranges);
+    raw.set_allow_ranges(0);
+    raw.set_main_filter_need_in_memory(1);
+    // SAFETY: nginx's own function, with a request whose header has not been sent.
+    unsafe { ngx_http_weak_etag(request.as_ptr()) };
+    Ok(())
+}
+
+fn remove(header: &mut *mut ngx_table_elt_t) {
+    // SAFETY: null, or a header of the response.
+    if let Some(found) = unsafe { header.as_mut() } {
+        found.hash = 0;
+        *header = std::ptr::null_mut();
+    }
+}

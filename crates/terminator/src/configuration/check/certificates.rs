@@ -1,0 +1,217 @@
+//! Certificates, keys, authorities and OCSP responses.
+
+use std::fs;
+use std::path::Path;
+
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
+use rustls::{CertificateError, Error, InconsistentKeys, RootCertStore};
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+use super::Findings;
+use crate::configuration::CertificateFiles;
+use crate::operations::privileges::User;
+use crate::tls::private_key::PrivateKey;
+
+impl Findings {
+    pub(super) fn check_certificate(&mut self, files: &CertificateFiles, user: Option<&User>) {
+        let chain = self.read_chain(&files.certificate);
+        let key = self.read_key(&files.key);
+        self.check_key_rights(&files.key, user);
+        if let Some(chain) = &chain {
+            self.check_validity(&files.certificate, chain);
+        }
+        if let (Some(chain), Some(key)) = (chain, key) {
+            self.check_match(files, chain, &key);
+        }
+        if let Some(ocsp) = &files.ocsp {
+            self.check_ocsp(ocsp);
+        }
+    }
+
+    pub(super) fn check_authorities(&mut self, path: &Path) {
+        let Some(authorities) = self.read_chain(path) else {
+            return;
+        };
+        let mut store = RootCertStore::empty();
+        let (_, ignored) = store.add_parsable_certificates(authorities);
+        if ignored > 0 {
+            let shown = path.display();
+            self.error(format!(
+                "{shown}: {ignored} of its certificates cannot be an authority: check it with `openssl x509 -in {shown} -text`"
+            ));
+        }
+    }
+
+    fn read(&mut self, path: &Path) -> Option<Vec<u8>> {
+        match fs::read(path) {
+            Ok(content) => Some(content),
+            Err(error) => {
+                let cure = match error.kind() {
+                    std::io::ErrorKind::NotFound => "correct the path, or put the file there",
+                    std::io::ErrorKind::PermissionDenied => {
+                        "start as root, or change the rights of the file"
+                    }
+                    _ => "correct the path",
+                };
+                self.error(format!(
+                    "{}: cannot be read ({error}): {cure}",
+                    path.display()
+                ));
+                None
+            }
+        }
+    }
+
+    fn read_chain(&mut self, path: &Path) -> Option<Vec<CertificateDer<'static>>> {
+        let content = self.read(path)?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
+        let shown = path.display();
+        match chain {
+            Ok(chain) if chain.is_empty() => {
+                self.error(format!(
+                    "{shown}: holds no certificate in PEM: if it is DER, convert it with `openssl x509 -inform der`"
+                ));
+                None
+            }
+            Ok(chain) => Some(chain),
+            Err(error) => {
+                self.error(format!(
+                    "{shown}: is malformed PEM ({error}): write the file anew"
+                ));
+                None
+            }
+        }
+    }
+
+    fn read_key(&mut self, path: &Path) -> Option<PrivateKey> {
+        // Wiped when it is dropped, as the key is.
+        let content = zeroize::Zeroizing::new(self.read(path)?);
+        match PrivateKey::parse(&content) {
+            Ok(key) => Some(key),
+            Err(error) => {
+                self.error(format!("{}: {error}", path.display()));
+                None
+            }
+        }
+    }
+
+    fn check_match(
+        &mut self,
+        files: &CertificateFiles,
+        chain: Vec<CertificateDer<'static>>,
+        key: &PrivateKey,
+    ) {
+        let certificate = files.certificate.display();
+        let shown = files.key.display();
+        let key = key.der().clone_key();
+        match CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()) {
+            Ok(_) => {}
+            Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => self.error(format!(
+                "{certificate}: its first certificate is not for the key {shown}: name files that belong together, the server's own \
+                 certificate first"
+            )),
+            Err(Error::InvalidCertificate(error)) => self.error(format!(
+                "{certificate}: its first certificate cannot be used ({error}): have it issued anew"
+            )),
+            Err(error) => self.error(format!(
+                "{shown}: the private key cannot be used ({error}): RSA, ECDSA (P-256, P-384, P-521) and Ed25519 can"
+            )),
+        }
+    }
+
+    fn check_validity(&mut self, path: &Path, chain: &[CertificateDer<'static>]) {
+        for (index, certificate) in chain.iter().enumerate() {
+            let shown = path.display();
+            let which = match index {
+                0 => "the certificate".to_owned(),
+                index => format!("certificate {} of the chain", index + 1),
+            };
+            match validity(certificate) {
+                Ok(()) => {}
+                Err(Invalidity::Expired(when)) => self.warning(format!(
+                    "{shown}: {which} has expired on {}: renew it",
+                    day(when)
+                )),
+                Err(Invalidity::NotYetValid(when)) => self.warning(format!(
+                    "{shown}: {which} is not valid before {}: check the clock of this machine",
+                    day(when)
+                )),
+            }
+        }
+    }
+
+    fn check_ocsp(&mut self, path: &Path) {
+        let Some(content) = self.read(path) else {
+            return;
+        };
+        if !is_der_sequence(&content) {
+            self.error(format!(
+                "{}: is no OCSP response in DER: fetch one with `openssl ocsp -respout`",
+                path.display()
+            ));
+        }
+    }
+}
+
+enum Invalidity {
+    Expired(UnixTime),
+    NotYetValid(UnixTime),
+}
+
+/// webpki looks at the time before anything else, so with no authority at all its answer is about the time, or that it knows no issuer.
+fn validity(certificate: &CertificateDer<'_>) -> Result<(), Invalidity> {
+    let Ok(parsed) = ParsedCertificate::try_from(certificate) else {
+        return Ok(());
+    };
+    let outcome = rustls::client::verify_server_cert_signed_by_trust_anchor(
+        &parsed,
+        &RootCertStore::empty(),
+        &[],
+        UnixTime::now(),
+        &[],
+    );
+    match outcome {
+        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            Err(Invalidity::Expired(not_after))
+        }
+        Err(Error::InvalidCertificate(CertificateError::NotValidYetContext {
+            not_before, ..
+        })) => Err(Invalidity::NotYetValid(not_before)),
+        _ => Ok(()),
+    }
+}
+
+fn day(time: UnixTime) -> String {
+    i64::try_from(time.as_secs())
+        .ok()
+        .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
+        .and_then(|time| {
+            time.format(format_description!("[year]-[month]-[day]"))
+                .ok()
+        })
+        .unwrap_or_else(|| format!("second {} of Unix time", time.as_secs()))
+}
+
+/// Whether `content` is a SEQUENCE (X.690, 8.9) that ends where the file ends.
+fn is_der_sequence(content: &[u8]) -> bool {
+    let Some(([0x30, first], rest)) = content.split_first_chunk() else {
+        return false;
+    };
+    let length_bytes = match *first {
+        length @ 0..=0x7f => return rest.len() == usize::from(length),
+        0x81..=0x84 => usize::from(first & 0x7f),
+        _ => return false,
+    };
+    let Some((length, rest)) = rest.split_at_checked(length_bytes) else {
+        return false;
+    };
+    let length = length
+        .iter()
+        .fold(0, |length, &byte| length << 8 | usize::from(byte));
+    rest.len() == length
+}

@@ -1,0 +1,174 @@
+//! When the accelerator is polled: when the event loop would sleep, and under load before each look at the network.
+//!
+//! tokio polls epoll when no task is left to run. A task that yields is run again after that, so this one sees, turn by turn, whether
+//! anything has happened in between. If nothing has, every handshake that is under way waits for its operation or for
+//! its client: the moment that QTLS section 3.3 approximates by counting.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+use std::task::Poll;
+
+use slipstream_offload::accelerator::Moment;
+use slipstream_offload::device::message::Token;
+use slipstream_offload::instance::{self, Instance};
+use slipstream_offload::polling::FAILOVER;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
+
+use super::accelerator::Accelerator;
+use super::jobs;
+use crate::operations::metrics::Metrics;
+
+/// Polls the accelerator of this thread for as long as the event loop runs, and replaces it where `renewal` says so.
+pub(crate) async fn run(metrics: &Metrics, mut renewal: Renewal) {
+    let mut descriptor = descriptor();
+    let mut seen = jobs::progress();
+    loop {
+        tokio::select! {
+            biased;
+            () = wait_for_requests(descriptor.as_ref()) => {}
+            // Nothing is in flight.
+            () = renewal.wait() => {
+                renewal.install();
+                descriptor = self::descriptor();
+                continue;
+            }
+        }
+        let progress = jobs::progress();
+        let moment = match seen == progress {
+            true => Moment::Idle,
+            false => Moment::Busy,
+        };
+        seen = progress;
+        let answers = instance::with(|instance| instance.poll(moment)).unwrap_or(0);
+        let mut has_resumed = false;
+        while let Some(job) = instance::with(Instance::next_ready).flatten() {
+            jobs::resume(job);
+            has_resumed = true;
+        }
+        if answers > 0 {
+            publish(metrics);
+        }
+        let may_sleep = !has_resumed && answers == 0 && moment == Moment::Idle;
+        match &descriptor {
+            Some(descriptor) if may_sleep && arm() => wait_for_answers(descriptor).await,
+            _ => tokio::task::yield_now().await,
+        }
+    }
+}
+
+/// Another accelerator in the place of the one that is there: one that may use the keys which an engine holds since it has been started
+/// again.
+pub(crate) struct Renewal {
+    pub(crate) accelerator: Option<Accelerator>,
+    pub(crate) tokens: watch::Receiver<Option<Token>>,
+}
+
+impl Renewal {
+    async fn wait(&mut self) {
+        // Who could renew anything has gone with the process.
+        if self.tokens.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn install(&mut self) {
+        let token = *self.tokens.borrow_and_update();
+        let Some(accelerator) = &mut self.accelerator else {
+            return;
+        };
+        accelerator.token = token;
+        if let Err(error) = accelerator.clone().install() {
+            eprintln!("slipstream serve: {error}: this event loop stays with the keys that it had");
+        }
+    }
+}
+
+/// The event loop is about to sleep: nobody waits for anything that this process computes, unless requests are in flight.
+pub(crate) fn before_sleep() {
+    let progress = jobs::progress();
+    if TOPPED_UP.replace(progress) != progress {
+        instance::with(Instance::top_up);
+    }
+}
+
+thread_local! {
+    /// The progress when keys were last made ahead.
+    static TOPPED_UP: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Puts what has been counted where the metrics listener finds it.
+pub(crate) fn publish(metrics: &Metrics) {
+    instance::with(|instance| {
+        // Whoever reads holds the lock for as long as a copy takes; the next answers bring the next chance.
+        if let Ok(mut published) = metrics.offload.try_lock() {
+            published.clone_from(instance.counters());
+        }
+    });
+}
+
+/// Waits until requests are in flight. A device may have something to say meanwhile: that it has taken a key, or that it has gone.
+async fn wait_for_requests(descriptor: Option<&AsyncFd<OwnedFd>>) {
+    let requests = poll_fn(|context| match in_flight() {
+        false => {
+            jobs::set_poller(context.waker());
+            Poll::Pending
+        }
+        true => Poll::Ready(()),
+    });
+    let Some(descriptor) = descriptor else {
+        return requests.await;
+    };
+    let messages = async {
+        while let Ok(mut ready) = descriptor.readable().await {
+            ready.clear_ready();
+            instance::with(|instance| instance.poll(Moment::Idle));
+        }
+    };
+    tokio::select! {
+        () = requests => {}
+        () = messages => {}
+    }
+}
+
+fn in_flight() -> bool {
+    instance::with(|instance| instance.waiting() > 0 || instance.has_ready()).unwrap_or(false)
+}
+
+fn arm() -> bool {
+    instance::with(Instance::arm).unwrap_or(true)
+}
+
+/// What a device makes readable.
+fn descriptor() -> Option<AsyncFd<OwnedFd>> {
+    let descriptor = instance::with(|instance| {
+        let descriptor = instance.descriptor()?;
+        descriptor.try_clone_to_owned().ok()
+    });
+    let descriptor = descriptor.flatten()?;
+    // SAFETY: the descriptor is owned by what is registered, and is not replaced in it.
+    unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }.ok()
+}
+
+async fn wait_for_answers(descriptor: &AsyncFd<OwnedFd>) {
+    // A step that pauses meanwhile submits a request, for which there may be company.
+    let paused = jobs::progress();
+    let request = poll_fn(|context| {
+        jobs::set_poller(context.waker());
+        match jobs::progress() == paused {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        }
+    });
+    tokio::select! {
+        ready = descriptor.readable() => {
+            if let Ok(mut ready) = ready {
+                ready.clear_ready();
+            }
+        }
+        () = request => {}
+        () = tokio::time::sleep(FAILOVER) => {}
+    }
+}

@@ -1,0 +1,207 @@
+//! Whether anything happens on a client's connection.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::configuration::Limits;
+use crate::forward::upstream::milliseconds;
+
+/// What has happened on a connection, and when, in [`milliseconds`]. Written and read by one thread.
+pub struct Activity {
+    /// Requests whose responses have not ended.
+    requests: AtomicUsize,
+    /// Of those, the ones that wait for a backend or a file, not for the client.
+    waiting: AtomicUsize,
+    progress: AtomicU64,
+    /// When the header began that is being read; 0 if none is.
+    header_began: AtomicU64,
+}
+
+/// What is to be done with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is to be looked at again after this time.
+    Fine(Duration),
+    /// Its client has asked for nothing for a while.
+    Idle,
+    /// Its client does not go on with what it has begun: a header, or reading a response.
+    Stalled,
+}
+
+impl Activity {
+    /// Of a connection that begins now.
+    pub fn new() -> Self {
+        Self {
+            requests: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            progress: AtomicU64::new(milliseconds()),
+            header_began: AtomicU64::new(0),
+        }
+    }
+
+    /// A header has been read.
+    pub fn begin_request(&self) {
+        self.header_began.store(0, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.note_progress();
+    }
+
+    /// A response has ended.
+    pub fn end_request(&self) {
+        self.requests.fetch_sub(1, Ordering::Relaxed);
+        self.note_progress();
+    }
+
+    /// A request begins to wait for a backend.
+    pub fn begin_wait(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The backend has answered, and the client can go on.
+    pub fn end_wait(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.note_progress();
+    }
+
+    /// Something of a request or a response has been moved.
+    pub fn note_progress(&self) {
+        self.progress.store(milliseconds(), Ordering::Relaxed);
+    }
+
+    /// What the limits say now.
+    pub fn verdict(&self, limits: &Limits) -> Verdict {
+        let now = milliseconds();
+        let left = |since: u64, limit: Duration| {
+            let elapsed = Duration::from_millis(now.saturating_sub(since));
+            limit.checked_sub(elapsed).filter(|left| !left.is_zero())
+        };
+        let idle = left(self.progress.load(Ordering::Relaxed), limits.idle_timeout);
+        let header_began = self.header_began.load(Ordering::Relaxed);
+        let header = left(header_began, limits.header_timeout);
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            return Verdict::Fine(limits.idle_timeout);
+        }
+        if self.requests.load(Ordering::Relaxed) > 0 {
+            return idle.map_or(Verdict::Stalled, Verdict::Fine);
+        }
+        if header_began != 0 {
+            return header.map_or(Verdict::Stalled, Verdict::Fine);
+        }
+        // A header may begin at any time, and then has to be there in time.
+        idle.map_or(Verdict::Idle, |left| {
+            Verdict::Fine(left.min(limits.header_timeout))
+        })
+    }
+
+    fn note_read(&self) {
+        if self.requests.load(Ordering::Relaxed) == 0 {
+            if self.header_began.load(Ordering::Relaxed) == 0 {
+                self.header_began.store(milliseconds(), Ordering::Relaxed);
+            }
+        } else {
+            self.note_progress();
+        }
+    }
+}
+
+/// What is spoken on a stream, which decides what of it is activity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Every byte.
+    Http1,
+    /// What is written beyond a few frames of control. A client that only answers or sends pings is idle; one to which a response is
+    /// still being sent is not, even if its last frame has been handed over long ago: h2 keeps what the client has no room for.
+    Http2,
+}
+
+impl Protocol {
+    /// More bytes than this in one write are progress.
+    fn overhead(self) -> usize {
+        match self {
+            Protocol::Http1 => 0,
+            // A ping has 17 bytes, an acknowledgement of settings 9, and GOAWAY 17.
+            Protocol::Http2 => 256,
+        }
+    }
+}
+
+/// A stream whose bytes count as activity.
+pub struct Watched<S> {
+    stream: S,
+    activity: Arc<Activity>,
+    protocol: Protocol,
+}
+
+impl<S> Watched<S> {
+    /// `stream`, whose bytes are noted in `activity`, as far as they count in `protocol`.
+    pub fn new(stream: S, activity: Arc<Activity>, protocol: Protocol) -> Self {
+        Self {
+            stream,
+            activity,
+            protocol,
+        }
+    }
+
+    fn note_write(&self, outcome: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(written)) = outcome
+            && *written > self.protocol.overhead()
+        {
+            self.activity.note_progress();
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let outcome = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if self.protocol == Protocol::Http1 && buffer.filled().len() > before {
+            self.activity.note_read();
+        }
+        outcome
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.note_write(&outcome);
+        outcome
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.note_write(&outcome);
+        outcome
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,276 @@
+//! Connections whose HTTP requests are answered, in HTTP/1.1 or HTTP/2.
+
+mod activity;
+mod body;
+mod pool;
+mod proxy;
+mod record;
+
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, sleep};
+
+use super::files::Files;
+use super::headers::Identity;
+use super::upstream::Group;
+use super::{Connection, Surroundings, proxy_header};
+use crate::configuration::Limits;
+use activity::{Activity, Protocol, Verdict, Watched};
+use body::{Content, ResponseBody};
+use pool::{Home, Pool};
+use record::Record;
+
+/// Who answers requests.
+pub enum Handler {
+    /// Backends.
+    Backends(Arc<Group>),
+    /// This process.
+    Files(Files),
+}
+
+/// Serves a connection until it ends.
+pub async fn serve<S>(
+    handler: Handler,
+    stream: S,
+    connection: Connection,
+    surroundings: Surroundings,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let is_http2 = connection.alpn.as_deref() == Some(b"h2");
+    let session = Arc::new(Session::new(handler, connection, surroundings));
+    let _guard = TunnelGuard(Arc::clone(&session));
+    let limits = Arc::clone(&session.surroundings.limits);
+    let answering = Arc::clone(&session);
+    let service = service_fn(move |request| {
+        let session = Arc::clone(&answering);
+        async move { Ok::<_, Infallible>(answer(session, request).await) }
+    });
+    let protocol = match is_http2 {
+        true => Protocol::Http2,
+        false => Protocol::Http1,
+    };
+    let activity = Arc::clone(&session.activity);
+    let stream = TokioIo::new(Watched::new(stream, activity, protocol));
+    if is_http2 {
+        let connection = http2(&limits).serve_connection(stream, service);
+        drive(connection, |it| it.graceful_shutdown(), &session).await;
+    } else {
+        let connection = http1(&limits).serve_connection(stream, service);
+        drive(
+            connection.with_upgrades(),
+            |it| it.graceful_shutdown(),
+            &session,
+        )
+        .await;
+        if let Some(tunnel) = session.take_tunnel() {
+            tunnel.await;
+        }
+    }
+}
+
+/// A client's connection.
+struct Session {
+    handler: Handler,
+    connection: Connection,
+    surroundings: Surroundings,
+    activity: Arc<Activity>,
+    identity: Identity,
+    /// What each connection to a backend begins with.
+    proxy_header: Option<Vec<u8>>,
+    home: Home,
+    /// What [`Home::Client`] refers to.
+    _pool: Option<Arc<Mutex<Pool>>>,
+    tunnel: Mutex<Option<Tunnel>>,
+}
+
+/// What a connection of HTTP/1.1 has become after an upgrade.
+type Tunnel = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Session {
+    fn new(handler: Handler, connection: Connection, surroundings: Surroundings) -> Self {
+        let proxy_protocol = match &handler {
+            Handler::Backends(group) => group.settings.proxy_protocol,
+            Handler::Files(_) => None,
+        };
+        let pool = proxy_protocol.map(|_| Pool::shared());
+        Self {
+            handler,
+            activity: Arc::new(Activity::new()),
+            identity: Identity::new(&connection),
+            proxy_header: proxy_protocol.map(|version| proxy_header::write(version, &connection)),
+            home: match &pool {
+                None => Home::EventLoop,
+                Some(pool) => Home::Client(Arc::downgrade(pool)),
+            },
+            _pool: pool,
+            tunnel: Mutex::new(None),
+            connection,
+            surroundings,
+        }
+    }
+
+    fn set_tunnel(&self, tunnel: impl Future<Output = ()> + Send + 'static) {
+        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::pin(tunnel));
+    }
+
+    fn take_tunnel(&self) -> Option<Tunnel> {
+        self.tunnel
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+}
+
+/// A tunnel's record refers to the session that holds the tunnel: if the connection is cut off before the tunnel has begun, neither
+/// would ever be freed.
+struct TunnelGuard(Arc<Session>);
+
+impl Drop for TunnelGuard {
+    fn drop(&mut self) {
+        drop(self.0.take_tunnel());
+    }
+}
+
+async fn answer(session: Arc<Session>, request: Request<Incoming>) -> Response<ResponseBody> {
+    let mut record = Record::begin(&session, &request);
+    match &session.handler {
+        Handler::Backends(group) => proxy::answer(group, request, record).await,
+        Handler::Files(files) => match files.answer(request).await {
+            Ok(response) => {
+                record.set_status(response.status());
+                response.map(|body| ResponseBody::new(Content::File(body), record))
+            }
+            Err(status) => page(status, record),
+        },
+    }
+}
+
+/// A response that says what is wrong.
+fn page(status: StatusCode, mut record: Record) -> Response<ResponseBody> {
+    record.set_status(status);
+    let text = format!("{status}\n");
+    let content = Content::Text(Full::new(Bytes::from(text)));
+    let mut response = Response::new(ResponseBody::new(content, record));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    response
+}
+
+fn http1(limits: &Limits) -> http1::Builder {
+    // hyper takes no smaller buffer than this.
+    const SMALLEST_BUFFER: usize = 8192;
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        // hyper's own limit begins with the end of the last request. `Activity` tells both times apart.
+        .header_read_timeout(None)
+        .max_header_size(limits.header_bytes)
+        .max_buf_size(limits.header_bytes.max(SMALLEST_BUFFER));
+    builder
+}
+
+fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX));
+    // No pings: the answer of a slow client waits behind what it has still to read. A network that has gone is found out by TCP.
+    builder
+}
+
+/// How long a connection that has been told to end may take to say goodbye.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Polls `connection` until it has ended. It is told to end by `shut_down` when the process drains or when it is idle, and is cut off when
+/// its client stalls.
+async fn drive<C: Future>(connection: C, shut_down: fn(Pin<&mut C>), session: &Session) {
+    let limits = &session.surroundings.limits;
+    let mut connection = pin!(connection);
+    let mut draining = session.surroundings.draining.clone();
+    let mut drained = pin!(async move {
+        if draining.wait_for(|draining| *draining).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    });
+    let mut timer = pin!(sleep(limits.idle_timeout.min(limits.header_timeout)));
+    let mut is_ending = false;
+    loop {
+        tokio::select! {
+            biased;
+            // What went wrong is the client's affair: it has been told, as far as that was possible.
+            _ = connection.as_mut() => return,
+            () = drained.as_mut(), if !is_ending => {
+                is_ending = true;
+                shut_down(connection.as_mut());
+            }
+            () = timer.as_mut() => {
+                let next = match session.activity.verdict(limits) {
+                    Verdict::Fine(left) => left,
+                    Verdict::Idle if !is_ending => {
+                        is_ending = true;
+                        shut_down(connection.as_mut());
+                        GOODBYE_TIMEOUT
+                    }
+                    Verdict::Idle | Verdict::Stalled => return,
+                };
+                timer.as_mut().reset(Instant::now() + next);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::operations::metrics::Metrics;
+
+    /// A connection of a client that asks for files.
+    pub fn session() -> Arc<Session> {
+        let connection = Connection {
+            client: "192.0.2.1:50000".parse().unwrap(),
+            server: "192.0.2.2:443".parse().unwrap(),
+            tls_version: "TLSv1.3",
+            cipher_suite: "TLS_AES_256_GCM_SHA384".to_owned(),
+            server_name: None,
+            alpn: None,
+            client_certificate: None,
+            accepted: SystemTime::now(),
+        };
+        let surroundings = Surroundings {
+            metrics: Arc::new(Metrics::default()),
+            access_log: None,
+            draining: watch::channel(false).1,
+            limits: Arc::new(Limits::default()),
+        };
+        let files = Files::new(&std::env::temp_dir()).unwrap();
+        Arc::new(Session::new(
+            Handler::Files(files),
+            connection,
+            surroundings,
+        ))
+    }
+}

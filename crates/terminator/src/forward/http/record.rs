@@ -1,0 +1,180 @@
+//! What is counted and logged of a request.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use hyper::header::{HOST, HeaderName, REFERER, USER_AGENT};
+use hyper::{Request, StatusCode, Version};
+
+use super::Session;
+use super::body::Meter;
+use crate::forward::tunnel::Traffic;
+use crate::forward::upstream::Lease;
+use crate::operations::access_log::{self, Entry};
+
+/// What nginx logs when a client has gone before there was a response.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
+
+/// A request from its header to the end of its response, in whatever way it ends: dropped, it is counted and logged.
+pub struct Record {
+    session: Arc<Session>,
+    meter: Arc<Meter>,
+    time: SystemTime,
+    began: Instant,
+    /// For the log, if there is one.
+    request: Option<access_log::Request>,
+    status: u16,
+    sent: u64,
+    backend: Option<Lease>,
+}
+
+impl Record {
+    /// Of a request whose header has been read.
+    pub fn begin<B>(session: &Arc<Session>, request: &Request<B>) -> Self {
+        session.activity.begin_request();
+        let is_logged = session.surroundings.access_log.is_some();
+        Self {
+            session: Arc::clone(session),
+            meter: Arc::new(Meter::new(Arc::clone(&session.surroundings.metrics))),
+            time: SystemTime::now(),
+            began: Instant::now(),
+            request: is_logged.then(|| describe(request)),
+            status: CLIENT_CLOSED_REQUEST,
+            sent: 0,
+            backend: None,
+        }
+    }
+
+    /// What the body of the request is counted with.
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// The client's connection.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// The backend that is asked now, or nobody.
+    pub fn set_backend(&mut self, backend: Option<Lease>) {
+        self.backend = backend;
+    }
+
+    /// The response has begun.
+    pub fn set_status(&mut self, status: StatusCode) {
+        self.status = status.as_u16();
+        let class = usize::from(self.status / 100);
+        if let Some(count) = self.session.surroundings.metrics.responses.get(class - 1) {
+            count.add(1);
+        }
+    }
+
+    /// Content has been handed over to be sent.
+    pub fn note_sent(&mut self, bytes: usize) {
+        let bytes = bytes as u64;
+        self.sent += bytes;
+        self.session.surroundings.metrics.sent_bytes.add(bytes);
+        self.session.activity.note_progress();
+    }
+
+    /// What went through the tunnel that the request has become. It is in the metrics already.
+    pub fn note_tunnel(&mut self, traffic: Traffic) {
+        self.sent += traffic.sent;
+        self.meter.add_tunnelled(traffic.received);
+    }
+
+    fn entry(&mut self) -> Option<Entry> {
+        let connection = &self.session.connection;
+        let mut request = self.request.take()?;
+        request.status = self.status;
+        Some(Entry {
+            time: self.time,
+            client: connection.client.ip(),
+            request: Some(request),
+            sent_bytes: self.sent,
+            received_bytes: self.meter.received(),
+            duration: self.began.elapsed(),
+            tls_version: connection.tls_version,
+            cipher_suite: connection.cipher_suite.clone(),
+            server_name: connection.server_name.clone(),
+            backend: self
+                .backend
+                .as_ref()
+                .map(|lease| lease.backend().name().to_owned()),
+        })
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.session.activity.end_request();
+        if let Some(entry) = self.entry()
+            && let Some(log) = &self.session.surroundings.access_log
+        {
+            log.write(entry);
+        }
+    }
+}
+
+fn describe<B>(request: &Request<B>) -> access_log::Request {
+    let header = |name: HeaderName| {
+        let value = request.headers().get(name)?;
+        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    let uri = request.uri();
+    let target = uri.path_and_query().map(|target| target.as_str());
+    let authority = uri.authority().map(|authority| authority.as_str());
+    access_log::Request {
+        method: request.method().to_string(),
+        target: target.or(authority).unwrap_or_default().to_owned(),
+        version: match request.version() {
+            Version::HTTP_10 => "HTTP/1.0",
+            Version::HTTP_2 => "HTTP/2.0",
+            _ => "HTTP/1.1",
+        },
+        status: 0,
+        referer: header(REFERER),
+        user_agent: header(USER_AGENT),
+        host: authority.map(str::to_owned).or_else(|| header(HOST)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forward::http::tests::session;
+
+    #[tokio::test]
+    async fn an_entry_says_what_was_asked_and_answered() {
+        let session = session();
+        let request = Request::get("http://example.com/a?b=c")
+            .version(Version::HTTP_2)
+            .header(USER_AGENT, "test")
+            .body(())
+            .unwrap();
+        let mut record = Record::begin(&session, &request);
+        record.request = Some(describe(&request));
+        record.set_status(StatusCode::NOT_FOUND);
+        record.note_sent(7);
+        let entry = record.entry().unwrap();
+        let request = entry.request.unwrap();
+        assert_eq!((request.method.as_str(), request.status), ("GET", 404));
+        assert_eq!(
+            (request.target.as_str(), request.version),
+            ("/a?b=c", "HTTP/2.0")
+        );
+        assert_eq!(request.host.as_deref(), Some("example.com"));
+        assert_eq!(request.user_agent.as_deref(), Some("test"));
+        assert_eq!(entry.sent_bytes, 7);
+        assert_eq!(entry.client, session.connection.client.ip());
+        assert_eq!(session.surroundings.metrics.responses[3].get(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_has_gone_is_logged_as_such() {
+        let request = Request::get("/").body(()).unwrap();
+        let mut record = Record::begin(&session(), &request);
+        record.request = Some(describe(&request));
+        assert_eq!(record.entry().unwrap().request.unwrap().status, 499);
+    }
+}

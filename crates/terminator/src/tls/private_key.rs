@@ -1,0 +1,131 @@
+//! Private keys from files, read so that no copy stays in memory.
+
+use std::fs;
+use std::path::Path;
+
+use base64ct::{Base64, Encoding};
+use rustls::pki_types::PrivateKeyDer;
+use zeroize::{Zeroize, Zeroizing};
+
+/// A private key that is wiped when dropped.
+pub(crate) struct PrivateKey(PrivateKeyDer<'static>);
+
+impl PrivateKey {
+    /// Reads the first private key of a PEM file (RFC 7468): PKCS #8, PKCS #1 or SEC 1.
+    ///
+    /// # Errors
+    /// What is wrong, and the cure.
+    pub(super) fn read(file: &Path) -> Result<Self, String> {
+        let text = Zeroizing::new(fs::read(file).map_err(|error| error.to_string())?);
+        Self::parse(&text)
+    }
+
+    /// The key.
+    pub(crate) fn der(&self) -> &PrivateKeyDer<'static> {
+        &self.0
+    }
+
+    /// Reads the first private key of a text.
+    ///
+    /// # Errors
+    /// What is wrong, and the cure.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
+        let (label, body) =
+            block(text).ok_or("holds no private key in PEM: name the file of the key")?;
+        let is_encrypted = label == b"ENCRYPTED PRIVATE KEY" || body.contains(&b':');
+        if is_encrypted {
+            return Err(
+                "the private key has a passphrase: remove it with `openssl pkey`".to_owned(),
+            );
+        }
+        let der = decode(body)
+            .ok_or("the private key is damaged, it is no base64: write the file anew")?;
+        Ok(Self(match label {
+            b"RSA PRIVATE KEY" => PrivateKeyDer::Pkcs1(der.into()),
+            b"EC PRIVATE KEY" => PrivateKeyDer::Sec1(der.into()),
+            _ => PrivateKeyDer::Pkcs8(der.into()),
+        }))
+    }
+}
+
+impl Drop for PrivateKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// The label and the body of the first private key.
+fn block(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    const BEGIN: &[u8] = b"-----BEGIN ";
+    const DASHES: &[u8] = b"-----";
+    let mut rest = text;
+    loop {
+        rest = &rest[find(rest, BEGIN)? + BEGIN.len()..];
+        let label = &rest[..find(rest, DASHES)?];
+        let body = &rest[label.len() + DASHES.len()..];
+        let body = &body[..find(body, DASHES)?];
+        if label.ends_with(b"PRIVATE KEY") {
+            return Some((label, body));
+        }
+    }
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len())
+        .position(|window| window == wanted)
+}
+
+/// Into a buffer that never grows: what grows leaves a copy behind.
+fn decode(body: &[u8]) -> Option<Vec<u8>> {
+    let mut packed = Zeroizing::new(Vec::with_capacity(body.len()));
+    packed.extend(body.iter().filter(|byte| !byte.is_ascii_whitespace()));
+    let mut der = vec![0; packed.len() / 4 * 3];
+    match Base64::decode(&*packed, &mut der).map(<[u8]>::len) {
+        Ok(length) if length > 0 => {
+            der.truncate(length);
+            Some(der)
+        }
+        _ => {
+            der.zeroize();
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_private_key_is_found() {
+        let text = b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n\
+            text\r\n-----BEGIN EC PRIVATE KEY-----\r\nAQID\r\nBAU=\r\n-----END EC PRIVATE KEY-----\n\
+            -----BEGIN PRIVATE KEY-----\nBg==\n-----END PRIVATE KEY-----\n";
+        let key = PrivateKey::parse(text).unwrap();
+        assert!(matches!(key.der(), PrivateKeyDer::Sec1(_)));
+        assert_eq!(key.der().secret_der(), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        let refused = |text: &str| PrivateKey::parse(text.as_bytes()).err();
+        let block = |label: &str, body: &str| {
+            refused(&format!(
+                "-----BEGIN {label}-----\n{body}\n-----END {label}-----\n"
+            ))
+            .unwrap()
+        };
+        assert!(refused("").unwrap().contains("holds no private key"));
+        assert!(
+            refused("-----BEGIN PRIVATE KEY-----\nAQID")
+                .unwrap()
+                .contains("holds no private key")
+        );
+        assert!(block("CERTIFICATE", "AQID").contains("holds no private key"));
+        assert!(block("PRIVATE KEY", "A!ID").contains("damaged"));
+        assert!(block("PRIVATE KEY", "").contains("damaged"));
+        assert!(block("ENCRYPTED PRIVATE KEY", "AQID").contains("openssl pkey"));
+        let header = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAQID";
+        assert!(block("RSA PRIVATE KEY", header).contains("openssl pkey"));
+    }
+}

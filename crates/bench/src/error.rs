@@ -46,6 +46,29 @@ pub enum Error {
         /// What nginx said about it.
         log: String,
     },
+    /// A server that an experiment needs is not installed.
+    #[error(
+        "no {name} found (looked at {}); install it (apt-get install {package})",
+        list(searched)
+    )]
+    ServerNotFound {
+        /// The name of its executable.
+        name: &'static str,
+        /// Debian's package.
+        package: &'static str,
+        /// Where it was looked for.
+        searched: Vec<PathBuf>,
+    },
+    /// A server other than nginx exited, refused its configuration or did not start in time.
+    #[error("{program} {reason}{}", detail(log))]
+    Server {
+        /// Its executable.
+        program: PathBuf,
+        /// What happened.
+        reason: String,
+        /// What it said about it.
+        log: String,
+    },
     /// The engine exited or did not start in time.
     #[error("the engine ({program} engine) {reason}{}", detail(log))]
     Engine {
@@ -68,9 +91,9 @@ pub enum Error {
         /// Where it was looked for.
         searched: Vec<PathBuf>,
     },
-    /// A path that cannot be written into an nginx configuration.
+    /// A path that cannot be written into a server's configuration.
     #[error(
-        "{path} cannot stand in nginx.conf: it holds a quote, a backslash, a dollar sign or a control character"
+        "{path} cannot stand in the configuration of a server: it holds a quote, a backslash, a dollar sign or a control character"
     )]
     UnusablePath {
         /// The path.
@@ -89,6 +112,12 @@ pub enum Error {
         "{0} is not a loopback address; a load generator aimed elsewhere needs --allow-remote and the owner's consent"
     )]
     NotLoopback(SocketAddr),
+    /// There are no pages to compress.
+    #[error("{0}")]
+    Corpus(String),
+    /// A response that is not the page that was asked for.
+    #[error("{0}")]
+    WrongContent(String),
     /// The machine lacks what a kernel needs.
     #[error("{0}")]
     Unsupported(String),

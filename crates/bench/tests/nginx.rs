@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use slipstream_bench::credentials::Credentials;
-use slipstream_bench::handshake::{Case, Experiment, Mode};
+use slipstream_bench::handshake::{Case, Experiment, Mode, System};
 use slipstream_bench::load::{Behaviour, Limit, Load, Report};
 use slipstream_bench::nginx::{Binary, Listener, Server, ServerOptions, unused_addresses};
 use slipstream_bench::processor::{children, usable_cores};
@@ -25,10 +25,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 fn an_experiment_gives_a_row_for_every_mode_and_case() {
     let cores = usable_cores().unwrap();
     let outcome = Experiment {
-        nginx: Binary::find(None).unwrap(),
+        nginx: Some(Binary::find(None).unwrap()),
         module: None,
         module_directives: String::new(),
-        modes: vec![Mode::Stock, Mode::Stock],
+        systems: vec![System::Nginx(Mode::Stock), System::Nginx(Mode::Stock)],
         cases: SUITES
             .iter()
             .map(|suite| Case {

@@ -26,30 +26,43 @@ enum Command {
     Bench(Bench),
     Demo(commands::demo::Demo),
     Engine(commands::engine::EngineCommand),
+    Serve(Box<commands::serve::Serve>),
 }
 
-/// Measure: handshakes of real servers, kernels against libcrypto
+/// Measure: handshakes and compressed pages of real servers, kernels against libcrypto and zlib
 #[derive(Subcommand)]
 enum Bench {
+    Compress(commands::bench_compress::BenchCompress),
     Handshake(commands::bench_handshake::BenchHandshake),
     Kernels(commands::bench_kernels::BenchKernels),
     Load(commands::bench_load::BenchLoad),
+    Pages(commands::bench_pages::BenchPages),
     Qtls(commands::bench_qtls::BenchQtls),
+    Squid(commands::bench_squid::BenchSquid),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     cleanup::install_panic_hook();
-    let result = cleanup::handle_signals()
+    let signals = match arguments.command {
+        // It leaves nothing behind, and takes signals in its own way: SIGHUP does not end it.
+        Command::Serve(_) => Ok(()),
+        _ => cleanup::handle_signals(),
+    };
+    let result = signals
         .map_err(anyhow::Error::from)
         .and_then(|()| match &arguments.command {
             Command::Doctor(command) => command.run(),
+            Command::Bench(Bench::Compress(command)) => command.run(),
             Command::Bench(Bench::Handshake(command)) => command.run(),
             Command::Bench(Bench::Kernels(command)) => command.run(),
             Command::Bench(Bench::Load(command)) => command.run(),
+            Command::Bench(Bench::Pages(command)) => command.run(),
             Command::Bench(Bench::Qtls(command)) => command.run(),
+            Command::Bench(Bench::Squid(command)) => command.run(),
             Command::Demo(command) => command.run(),
             Command::Engine(command) => command.run(),
+            Command::Serve(command) => command.run(),
         });
     match result {
         Ok(code) => code,

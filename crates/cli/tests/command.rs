@@ -238,8 +238,10 @@ fn every_command_has_help_with_examples() {
         &["bench", "handshake"],
         &["bench", "kernels"],
         &["bench", "load"],
+        &["bench", "squid"],
         &["engine"],
         &["engine", "status"],
+        &["serve"],
     ] {
         let output = slipstream(scratch.path())
             .args(command)

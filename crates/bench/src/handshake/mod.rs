@@ -1,8 +1,7 @@
-//! Full handshakes of a stock nginx against those of one with Slipstream.
+//! Full handshakes of servers against each other: nginx, stock and with Slipstream, and others as they come.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,54 +12,40 @@ use crate::cleanup::check_interrupted;
 use crate::credentials::Credentials;
 use crate::load::{Behaviour, Edge, Limit, Load};
 use crate::machine::Machine;
-use crate::nginx::{Binary, Listener, Server, ServerOptions, unused_addresses};
+use crate::nginx::Binary;
 use crate::processor::on_core;
 use crate::scratch::ScratchDirectory;
 use crate::suite::{KeyType, Suite};
 
+mod server;
 mod summary;
+mod system;
+mod table;
 
+use server::Running;
 use summary::summarize;
-pub use summary::{Comparison, Outcome};
+pub use summary::{Comparison, Outcome, Version};
+use system::{Label, labels};
+pub use system::{Mode, System};
 
 /// The load before a window opens: long enough for a first batch of everything and for warm caches.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// How long one connection may take.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a server is configured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// As a plain operator has it.
-    Stock,
-    /// The same with the Slipstream module loaded and on.
-    Slipstream,
-}
-
-impl Mode {
-    /// Its name on the command line and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Stock => "stock",
-            Mode::Slipstream => "slipstream",
-        }
-    }
-}
-
 /// What is measured.
 #[derive(Debug, Clone)]
 pub struct Experiment {
-    /// The nginx that serves in every mode.
-    pub nginx: Binary,
+    /// The nginx that serves in every mode; `None` if none is measured.
+    pub nginx: Option<Binary>,
     /// The module of [`Mode::Slipstream`].
     pub module: Option<PathBuf>,
     /// Directives for the main context in [`Mode::Slipstream`].
     pub module_directives: String,
     /// The systems that are compared; the first is what the others are compared with. One may come twice, which
     /// shows what the machine's noise makes of a comparison between equals.
-    pub modes: Vec<Mode>,
-    /// The loads that are measured, in this order.
+    pub systems: Vec<System>,
+    /// The loads that are measured, in this order, each with the systems that can serve it.
     pub cases: Vec<Case>,
     /// The length of one measurement.
     pub window: Duration,
@@ -87,7 +72,7 @@ pub struct Case {
 pub struct Row {
     /// The server program.
     pub server: &'static str,
-    /// Its mode; a mode that is measured twice is numbered (`stock`, `stock-2`).
+    /// Its mode, which is `stock` for all but nginx; one that is measured twice is numbered (`stock`, `stock-2`).
     pub mode: String,
     /// The suite's name.
     pub suite: &'static str,
@@ -99,13 +84,13 @@ pub struct Row {
     pub handshakes: u64,
     /// Handshakes per second.
     pub handshakes_per_s: f64,
-    /// CPU time of the server's worker per handshake, in microseconds.
+    /// CPU time of the server per handshake, in microseconds: of nginx's worker, of all processes of another server.
     pub server_cpu_us: f64,
     /// Median time from connect() to the completed handshake, in microseconds.
     pub p50_us: f64,
     /// The same for 99 of 100 handshakes.
     pub p99_us: f64,
-    /// The share of its core that the worker took.
+    /// The share of its core that the server took.
     pub server_share: f64,
     /// The share of its core that the load generator took.
     pub client_share: f64,
@@ -120,35 +105,94 @@ impl Experiment {
     /// Runs the experiment; `progress` sees every row as it comes.
     ///
     /// # Errors
-    /// [`Error::Nginx`] when a server does not start or dies, [`Error::ModuleMissing`] when a mode needs a module and
-    /// there is none, [`Error::Interrupted`], [`Error::Io`], [`Error::OpenSsl`].
+    /// [`Error::Nginx`] or [`Error::Server`] when a server does not start or dies, [`Error::NginxNotFound`] and
+    /// [`Error::ModuleMissing`] when a system needs nginx or its module and there is none, [`Error::Interrupted`],
+    /// [`Error::Io`], [`Error::OpenSsl`].
     pub fn run(&self, mut progress: impl FnMut(&Row)) -> Result<Outcome, Error> {
-        if self.modes.contains(&Mode::Slipstream) && self.module.is_none() {
-            return Err(Error::ModuleMissing {
-                version: self.nginx.version.clone(),
-                searched: Vec::new(),
-            });
-        }
+        self.check()?;
         let scratch = ScratchDirectory::new()?;
         let credentials = self.make_credentials(&scratch)?;
-        let labels = labels(&self.modes);
+        let labels = labels(&self.systems);
         let mut rows = Vec::new();
         for round in 1..=self.rounds {
             let servers = self.start_servers(&credentials)?;
             for case in &self.cases {
-                for index in order(self.modes.len(), round) {
+                for index in order(self.systems.len(), round) {
                     check_interrupted()?;
                     let row = self.measure(case, &servers[index], &labels[index], round)?;
-                    progress(&row);
-                    rows.push(row);
+                    row.iter().for_each(&mut progress);
+                    rows.extend(row);
                 }
             }
         }
         Ok(Outcome {
-            machine: Machine::describe(Some(&self.nginx)),
+            machine: Machine::describe(self.nginx.as_ref()),
+            versions: self.versions(),
             summary: summarize(&rows, &labels),
             rows,
         })
+    }
+
+    /// The systems that cannot be measured with a suite, and why; each suite and server once.
+    pub fn left_out(&self) -> Vec<(&'static str, &'static Suite, &'static str)> {
+        let mut left_out: Vec<(&'static str, &'static Suite, &'static str)> = Vec::new();
+        for system in &self.systems {
+            for Case { suite, .. } in &self.cases {
+                let is_known = left_out
+                    .iter()
+                    .any(|known| (known.0, known.1.name) == (system.server(), suite.name));
+                if let Some(reason) = system.lacks(suite).filter(|_| !is_known) {
+                    left_out.push((system.server(), suite, reason));
+                }
+            }
+        }
+        left_out
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let measures = |mode| self.systems.contains(&System::Nginx(mode));
+        let Some(nginx) = &self.nginx else {
+            return match measures(Mode::Stock) || measures(Mode::Slipstream) {
+                true => Err(Error::NginxNotFound {
+                    searched: Vec::new(),
+                }),
+                false => Ok(()),
+            };
+        };
+        if measures(Mode::Slipstream) && self.module.is_none() {
+            return Err(Error::ModuleMissing {
+                version: nginx.version.clone(),
+                searched: Vec::new(),
+            });
+        }
+        Ok(())
+    }
+
+    /// What servers other than nginx say of themselves; nginx is in the machine's description.
+    fn versions(&self) -> Vec<Version> {
+        let mut versions: Vec<Version> = Vec::new();
+        for system in &self.systems {
+            let server = system.server();
+            if let System::Peer(peer) = system
+                && versions.iter().all(|known| known.server != server)
+                && let Some(version) = peer.version()
+            {
+                versions.push(Version { server, version });
+            }
+        }
+        versions
+    }
+
+    /// The suites of all cases that a system can serve, each once.
+    fn suites_of(&self, system: &System) -> Vec<&'static Suite> {
+        let mut suites: Vec<&'static Suite> = Vec::new();
+        for Case { suite, .. } in &self.cases {
+            if system.lacks(suite).is_none() && suites.iter().all(|known| known.name != suite.name)
+            {
+                suites.push(suite);
+            }
+        }
+        suites
     }
 
     fn make_credentials(
@@ -164,66 +208,36 @@ impl Experiment {
         Ok(credentials)
     }
 
+    /// A server for each system; `None` for one that can serve no case.
     fn start_servers(
         &self,
         credentials: &HashMap<KeyType, Credentials>,
-    ) -> Result<Vec<RunningServer>, Error> {
-        self.modes
+    ) -> Result<Vec<Option<Running>>, Error> {
+        self.systems
             .iter()
-            .map(|mode| self.start_server(*mode, credentials))
+            .map(|system| match self.suites_of(system).is_empty() {
+                true => Ok(None),
+                false => Running::start(self, system, credentials).map(Some),
+            })
             .collect()
     }
 
-    /// Starts one server with a port for every suite.
-    fn start_server(
-        &self,
-        mode: Mode,
-        credentials: &HashMap<KeyType, Credentials>,
-    ) -> Result<RunningServer, Error> {
-        let mut suites: Vec<&'static Suite> = Vec::new();
-        for case in &self.cases {
-            if !suites.iter().any(|suite| suite.name == case.suite.name) {
-                suites.push(case.suite);
-            }
-        }
-        let listeners: Vec<Listener<'_>> = suites
-            .iter()
-            .zip(unused_addresses(suites.len())?)
-            .map(|(suite, address)| Listener {
-                address,
-                suite: Some(suite),
-                credentials: &credentials[&suite.key],
-            })
-            .collect();
-        let server = Server::start(&ServerOptions {
-            binary: &self.nginx,
-            module: match mode {
-                Mode::Stock => None,
-                Mode::Slipstream => self.module.as_deref(),
-            },
-            module_directives: &self.module_directives,
-            worker_core: self.server_core,
-            listeners: &listeners,
-        })?;
-        Ok(RunningServer {
-            server,
-            addresses: suites
-                .iter()
-                .zip(&listeners)
-                .map(|(suite, listener)| (suite.name, listener.address))
-                .collect(),
-        })
-    }
-
+    /// Measures a case with a server; `None` if it cannot serve it.
     fn measure(
         &self,
         case: &Case,
-        running: &RunningServer,
-        label: &str,
+        running: &Option<Running>,
+        label: &Label,
         round: usize,
-    ) -> Result<Row, Error> {
+    ) -> Result<Option<Row>, Error> {
+        let served = running
+            .as_ref()
+            .and_then(|running| Some((running, running.address(case.suite)?)));
+        let Some((running, address)) = served else {
+            return Ok(None);
+        };
         let load = Load {
-            address: running.addresses[case.suite.name],
+            address,
             suite: case.suite,
             resumed_percent: 0,
             concurrency: case.concurrency,
@@ -237,7 +251,7 @@ impl Experiment {
         let mut server_cpu = Duration::ZERO;
         let report = on_core(self.load_core, || {
             load.run_observed(|edge| {
-                let used = running.server.worker_cpu_time()?;
+                let used = running.cpu_time()?;
                 server_cpu = match edge {
                     Edge::Open => used,
                     Edge::Close => used.saturating_sub(server_cpu),
@@ -245,9 +259,9 @@ impl Experiment {
                 Ok(())
             })
         })?;
-        Ok(Row {
-            server: "nginx",
-            mode: label.to_owned(),
+        Ok(Some(Row {
+            server: label.server,
+            mode: label.mode.clone(),
             suite: load.suite.name,
             concurrency: load.concurrency,
             round,
@@ -260,43 +274,28 @@ impl Experiment {
             client_share: report.client_share(),
             errors: report.failures.total(),
             first_error: report.failures.first,
-        })
+        }))
     }
 }
 
-struct RunningServer {
-    server: Server,
-    /// By the suite's name.
-    addresses: HashMap<&'static str, SocketAddr>,
-}
-
-/// The order in which the modes are measured in a round: forwards, then backwards, so that a drift within rounds favours
+/// The order in which the systems are measured in a round: forwards, then backwards, so that a drift within rounds favours
 /// none.
-fn order(modes: usize, round: usize) -> Vec<usize> {
+fn order(systems: usize, round: usize) -> Vec<usize> {
     if round % 2 == 1 {
-        (0..modes).collect()
+        (0..systems).collect()
     } else {
-        (0..modes).rev().collect()
+        (0..systems).rev().collect()
     }
-}
-
-fn labels(modes: &[Mode]) -> Vec<String> {
-    modes
-        .iter()
-        .enumerate()
-        .map(|(index, mode)| {
-            let earlier = modes[..index].iter().filter(|other| *other == mode).count();
-            match earlier {
-                0 => mode.name().to_owned(),
-                _ => format!("{}-{}", mode.name(), earlier + 1),
-            }
-        })
-        .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::peers::{Crypto, Peer};
+    use crate::processor::usable_cores;
+    use crate::suite::SUITES;
 
     #[test]
     fn every_other_round_runs_backwards() {
@@ -305,8 +304,77 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_that_comes_twice_is_numbered() {
-        let modes = [Mode::Stock, Mode::Stock, Mode::Slipstream];
-        assert_eq!(labels(&modes), ["stock", "stock-2", "slipstream"]);
+    fn other_servers_complete_every_handshake() {
+        let cores = usable_cores().unwrap();
+        let systems = [Peer::haproxy(), Peer::hitch()].map(|peer| System::Peer(peer.unwrap()));
+        let outcome = Experiment {
+            nginx: None,
+            module: None,
+            module_directives: String::new(),
+            systems: systems.to_vec(),
+            cases: SUITES
+                .iter()
+                .map(|suite| Case {
+                    suite,
+                    concurrency: 4,
+                })
+                .collect(),
+            window: Duration::from_millis(100),
+            rounds: 1,
+            server_core: cores[0],
+            load_core: cores[cores.len() - 1],
+        }
+        .run(|_| ())
+        .unwrap();
+        assert_eq!(outcome.errors(), 0, "{outcome}");
+        assert_eq!(outcome.rows.len(), 2 * SUITES.len());
+        for row in &outcome.rows {
+            assert!(row.handshakes > 0, "{row:?}");
+            // OpenSSL does no full handshake in less on any machine, and less would mean CPU time went unseen.
+            assert!(row.server_cpu_us > 50.0, "{row:?}");
+        }
+        let versions: Vec<&str> = outcome.versions.iter().map(|known| known.server).collect();
+        assert_eq!(versions, ["haproxy", "hitch"]);
+    }
+
+    #[test]
+    fn what_a_server_lacks_is_left_out_and_said_once() {
+        let find = |name| Suite::find(name).unwrap();
+        let case = |suite, concurrency| Case { suite, concurrency };
+        let serve = System::Peer(Peer::serve(Path::new("/usr/bin/slipstream"), Crypto::AwsLc));
+        let experiment = Experiment {
+            nginx: None,
+            module: None,
+            module_directives: String::new(),
+            systems: vec![System::Nginx(Mode::Stock), serve.clone(), serve.clone()],
+            cases: vec![
+                case(find("tls12-rsakx"), 1),
+                case(find("tls12-rsakx"), 8),
+                case(find("tls13-rsa2048"), 1),
+            ],
+            window: Duration::ZERO,
+            rounds: 1,
+            server_core: 0,
+            load_core: 0,
+        };
+        let names = |system: &System| -> Vec<&str> {
+            let suites = experiment.suites_of(system);
+            suites.iter().map(|suite| suite.name).collect()
+        };
+        assert_eq!(names(&serve), ["tls13-rsa2048"]);
+        assert_eq!(
+            names(&System::Nginx(Mode::Stock)),
+            ["tls12-rsakx", "tls13-rsa2048"]
+        );
+        let left_out = experiment.left_out();
+        assert_eq!(left_out.len(), 1);
+        assert_eq!(
+            (left_out[0].0, left_out[0].1.name),
+            ("serve-awslc", "tls12-rsakx")
+        );
+        assert!(matches!(
+            experiment.run(|_| ()),
+            Err(Error::NginxNotFound { .. })
+        ));
     }
 }

@@ -1,15 +1,15 @@
 //! What the measurements of a handshake experiment come to.
 
-use std::fmt;
-
 use serde::Serialize;
 
-use super::Row;
+use super::{Label, Row};
 use crate::machine::Machine;
+use crate::peers::Crypto;
 use crate::statistics::Spread;
 use crate::suite::{Group, Suite};
 
-/// One mode against the first, over all rounds.
+/// One system against another, over all rounds: against the first that can serve the suite, and `serve` against
+/// `serve-awslc` too.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
     /// The suite's name.
@@ -18,21 +18,25 @@ pub struct Comparison {
     pub key_exchange: &'static str,
     /// Connections at work at a time.
     pub concurrency: usize,
-    /// What is compared with.
+    /// The server that is compared with.
+    pub baseline_server: &'static str,
+    /// Its mode.
     pub baseline: String,
-    /// What is compared.
+    /// The server that is compared.
+    pub server: &'static str,
+    /// Its mode.
     pub mode: String,
     /// How many pairs there are.
     pub rounds: usize,
-    /// Worker CPU per handshake of the baseline, in microseconds.
+    /// Server CPU per handshake of the baseline, in microseconds.
     pub baseline_server_cpu_us: Option<Spread>,
-    /// Worker CPU per handshake of the mode, in microseconds.
+    /// Server CPU per handshake of what is compared, in microseconds.
     pub server_cpu_us: Option<Spread>,
-    /// Worker CPU per handshake, baseline / mode: above 1, the mode needs less.
+    /// Server CPU per handshake, baseline / compared: above 1, what is compared needs less.
     pub server_cpu_ratio: Option<Spread>,
-    /// Handshakes per second, mode / baseline: above 1, the mode serves more.
+    /// Handshakes per second, compared / baseline: above 1, what is compared serves more.
     pub handshakes_ratio: Option<Spread>,
-    /// Median latency, baseline / mode: above 1, the mode answers faster.
+    /// Median latency, baseline / compared: above 1, what is compared answers faster.
     pub p50_ratio: Option<Spread>,
 }
 
@@ -41,10 +45,21 @@ pub struct Comparison {
 pub struct Outcome {
     /// Where it was measured.
     pub machine: Machine,
+    /// What was measured beside nginx.
+    pub versions: Vec<Version>,
     /// Every measurement.
     pub rows: Vec<Row>,
     /// What they come to.
     pub summary: Vec<Comparison>,
+}
+
+/// The version of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Version {
+    /// The server's name.
+    pub server: &'static str,
+    /// What it says of itself.
+    pub version: String,
 }
 
 impl Outcome {
@@ -54,11 +69,8 @@ impl Outcome {
     }
 }
 
-/// Compares every mode with the first, case by case.
-pub(super) fn summarize(rows: &[Row], labels: &[String]) -> Vec<Comparison> {
-    let Some((baseline, others)) = labels.split_first() else {
-        return Vec::new();
-    };
+/// Compares, case by case, what was measured.
+pub(super) fn summarize(rows: &[Row], labels: &[Label]) -> Vec<Comparison> {
     let mut cases: Vec<(&'static str, usize)> = Vec::new();
     for row in rows {
         let case = (row.suite, row.concurrency);
@@ -66,41 +78,73 @@ pub(super) fn summarize(rows: &[Row], labels: &[String]) -> Vec<Comparison> {
             cases.push(case);
         }
     }
-    // A single mode is summarized against itself: its figures, and ratios of 1.
-    let compared = if others.is_empty() { labels } else { others };
-    cases
-        .iter()
-        .flat_map(|&case| compared.iter().map(move |mode| (case, mode)))
-        .map(|(case, mode)| compare(rows, case, baseline, mode))
-        .collect()
+    let mut summary = Vec::new();
+    for case in cases {
+        let measured: Vec<&Label> = labels
+            .iter()
+            .filter(|label| rows.iter().any(|row| is_of(row, case, label)))
+            .collect();
+        let pairs = pairs(&measured);
+        summary.extend(
+            pairs
+                .iter()
+                .map(|(baseline, compared)| compare(rows, case, baseline, compared)),
+        );
+    }
+    summary
+}
+
+/// What is compared with what: the first with each of the others, and aws-lc with lanes. A single system is compared with
+/// itself: its figures, and ratios of 1.
+fn pairs<'a>(measured: &[&'a Label]) -> Vec<(&'a Label, &'a Label)> {
+    let Some((&first, others)) = measured.split_first() else {
+        return Vec::new();
+    };
+    if others.is_empty() {
+        return vec![(first, first)];
+    }
+    let with_first = others.iter().map(|&other| (first, other));
+    let of = |crypto: Crypto| {
+        let name = crypto.server_name();
+        measured.iter().filter(move |label| label.server == name)
+    };
+    let cryptographies = of(Crypto::AwsLc)
+        .filter(|&&software| software != first)
+        .flat_map(|&software| of(Crypto::Slipstream).map(move |&lanes| (software, lanes)));
+    with_first.chain(cryptographies).collect()
+}
+
+fn is_of(row: &Row, (suite, concurrency): (&str, usize), label: &Label) -> bool {
+    row.server == label.server
+        && row.mode == label.mode
+        && row.suite == suite
+        && row.concurrency == concurrency
 }
 
 fn compare(
     rows: &[Row],
-    (suite, concurrency): (&'static str, usize),
-    baseline: &str,
-    mode: &str,
+    case: (&'static str, usize),
+    baseline: &Label,
+    compared: &Label,
 ) -> Comparison {
-    let of = |mode: &str| {
-        let mode = mode.to_owned();
-        rows.iter().filter(move |row| {
-            row.mode == mode && row.suite == suite && row.concurrency == concurrency
-        })
-    };
+    let of = |label| rows.iter().filter(move |row| is_of(row, case, label));
     let pairs: Vec<(&Row, &Row)> = of(baseline)
-        .filter_map(|base| Some((base, of(mode).find(|row| row.round == base.round)?)))
+        .filter_map(|base| Some((base, of(compared).find(|row| row.round == base.round)?)))
         .collect();
     let ratio = |part: fn(&Row, &Row) -> (f64, f64)| {
         Spread::of_ratios(pairs.iter().map(|(base, other)| part(base, other)))
     };
+    let (suite, concurrency) = case;
     Comparison {
         suite,
         key_exchange: Suite::find(suite)
             .and_then(|suite| suite.group)
             .map_or("RSA", Group::name),
         concurrency,
-        baseline: baseline.to_owned(),
-        mode: mode.to_owned(),
+        baseline_server: baseline.server,
+        baseline: baseline.mode.clone(),
+        server: compared.server,
+        mode: compared.mode.clone(),
         rounds: pairs.len(),
         baseline_server_cpu_us: Spread::of(pairs.iter().map(|(base, _)| base.server_cpu_us)),
         server_cpu_us: Spread::of(pairs.iter().map(|(_, other)| other.server_cpu_us)),
@@ -110,90 +154,19 @@ fn compare(
     }
 }
 
-impl fmt::Display for Outcome {
-    /// The summary as a table, and the failed connections if there were any.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            formatter,
-            "{:<24} {:<12} {:>5} {:<12} {:>10} {:>10} {:>9} {:>13} {:>12} {:>12}",
-            "suite",
-            "key exchange",
-            "conns",
-            "mode",
-            "base us",
-            "mode us",
-            "CPU x",
-            "(range)",
-            "handshakes x",
-            "p50 x"
-        )?;
-        for line in &self.summary {
-            let range = line.server_cpu_ratio.map_or_else(
-                || "-".to_owned(),
-                |ratio| format!("{:.2}..{:.2}", ratio.min, ratio.max),
-            );
-            writeln!(
-                formatter,
-                "{:<24} {:<12} {:>5} {:<12} {:>10} {:>10} {:>9} {:>13} {:>12} {:>12}",
-                line.suite,
-                line.key_exchange,
-                line.concurrency,
-                line.mode,
-                median(line.baseline_server_cpu_us, 0),
-                median(line.server_cpu_us, 0),
-                median(line.server_cpu_ratio, 3),
-                range,
-                median(line.handshakes_ratio, 3),
-                median(line.p50_ratio, 3),
-            )?;
-        }
-        writeln!(
-            formatter,
-            "base us, mode us: CPU time of the worker per handshake. The ratios are medians of {} paired rounds \
-             against {};\nabove 1 the mode is better (less CPU, more handshakes per second, lower median latency).",
-            self.summary.first().map_or(0, |line| line.rounds),
-            self.summary
-                .first()
-                .map_or("the first mode", |line| &line.baseline),
-        )?;
-        for row in self.rows.iter().filter(|row| row.handshakes == 0) {
-            writeln!(
-                formatter,
-                "NOTHING to compare: no handshake was completed in round {}, {} {} at {}; measure for more --seconds",
-                row.round, row.mode, row.suite, row.concurrency,
-            )?;
-        }
-        for row in self.rows.iter().filter(|row| row.errors > 0) {
-            writeln!(
-                formatter,
-                "FAILED: {} connections in round {}, {} {} at {}: {}",
-                row.errors,
-                row.round,
-                row.mode,
-                row.suite,
-                row.concurrency,
-                row.first_error.as_deref().unwrap_or("unknown"),
-            )?;
-        }
-        Ok(())
-    }
-}
-
-fn median(spread: Option<Spread>, digits: usize) -> String {
-    spread.map_or_else(
-        || "-".to_owned(),
-        |spread| format!("{:.digits$}", spread.median),
-    )
-}
-
 #[cfg(test)]
-mod tests {
-    use super::super::{Mode, labels};
+pub(super) mod tests {
+    use super::super::{Mode, System, labels};
     use super::*;
 
-    fn row(mode: &str, round: usize, cpu: f64, rate: f64) -> Row {
+    pub(in super::super) fn row(
+        (server, mode): (&'static str, &str),
+        round: usize,
+        cpu: f64,
+        rate: f64,
+    ) -> Row {
         Row {
-            server: "nginx",
+            server,
             mode: mode.to_owned(),
             suite: "tls13-rsa2048",
             concurrency: 64,
@@ -210,16 +183,28 @@ mod tests {
         }
     }
 
+    pub(in super::super) fn label((server, mode): (&'static str, &str)) -> Label {
+        Label {
+            server,
+            mode: mode.to_owned(),
+        }
+    }
+
+    pub(in super::super) const STOCK: (&str, &str) = ("nginx", "stock");
+    pub(in super::super) const SLIPSTREAM: (&str, &str) = ("nginx", "slipstream");
+    pub(in super::super) const AWS_LC: (&str, &str) = ("serve-awslc", "stock");
+    pub(in super::super) const SERVE: (&str, &str) = ("serve", "stock");
+
     #[test]
     fn ratios_are_better_above_one_and_paired_by_round() {
         // The machine is half as fast in round 2, and the modes are measured in the other order there.
         let rows = [
-            row("stock", 1, 800.0, 1000.0),
-            row("slipstream", 1, 400.0, 1500.0),
-            row("slipstream", 2, 800.0, 750.0),
-            row("stock", 2, 1600.0, 500.0),
+            row(STOCK, 1, 800.0, 1000.0),
+            row(SLIPSTREAM, 1, 400.0, 1500.0),
+            row(SLIPSTREAM, 2, 800.0, 750.0),
+            row(STOCK, 2, 1600.0, 500.0),
         ];
-        let summary = summarize(&rows, &labels(&[Mode::Stock, Mode::Slipstream]));
+        let summary = summarize(&rows, &[STOCK, SLIPSTREAM].map(label));
         assert_eq!(summary.len(), 1);
         let comparison = &summary[0];
         assert_eq!(comparison.rounds, 2);
@@ -233,58 +218,78 @@ mod tests {
     #[test]
     fn a_round_without_its_other_half_is_left_out() {
         let rows = [
-            row("stock", 1, 800.0, 1000.0),
-            row("slipstream", 1, 400.0, 1500.0),
-            row("stock", 2, 1600.0, 500.0),
+            row(STOCK, 1, 800.0, 1000.0),
+            row(SLIPSTREAM, 1, 400.0, 1500.0),
+            row(STOCK, 2, 1600.0, 500.0),
         ];
-        let summary = summarize(&rows, &labels(&[Mode::Stock, Mode::Slipstream]));
+        let summary = summarize(&rows, &[STOCK, SLIPSTREAM].map(label));
         assert_eq!(summary[0].rounds, 1);
     }
 
     #[test]
     fn a_mode_measured_twice_is_compared_with_itself() {
-        let labels = labels(&[Mode::Stock, Mode::Stock, Mode::Slipstream]);
-        assert_eq!(labels, ["stock", "stock-2", "slipstream"]);
+        let labels = labels(&[System::Nginx(Mode::Stock), System::Nginx(Mode::Stock)]);
         let rows = [
-            row("stock", 1, 800.0, 1000.0),
-            row("stock-2", 1, 808.0, 990.0),
+            row(STOCK, 1, 800.0, 1000.0),
+            row(("nginx", "stock-2"), 1, 808.0, 990.0),
         ];
-        let summary = summarize(&rows, &labels[..2]);
+        let summary = summarize(&rows, &labels);
         assert_eq!(summary[0].mode, "stock-2");
         assert!((summary[0].server_cpu_ratio.unwrap().median - 0.99).abs() < 0.001);
     }
 
     #[test]
-    fn failures_stand_below_the_table() {
-        let mut failing = row("stock", 1, 800.0, 1000.0);
-        failing.errors = 3;
-        failing.first_error = Some("handshake: reset".to_owned());
-        let outcome = Outcome {
-            machine: Machine::describe(None),
-            summary: summarize(&[failing.clone()], &["stock".to_owned()]),
-            rows: vec![failing],
+    fn servers_are_compared_with_the_first_and_lanes_with_aws_lc() {
+        let rows = [
+            row(STOCK, 1, 800.0, 1000.0),
+            row(AWS_LC, 1, 600.0, 1200.0),
+            row(SERVE, 1, 200.0, 3000.0),
+        ];
+        let ratios = |order: [(&'static str, &str); 3]| -> Vec<(&str, &str, f64)> {
+            summarize(&rows, &order.map(label))
+                .iter()
+                .map(|line| {
+                    let ratio = line.server_cpu_ratio.unwrap().median;
+                    (line.baseline_server, line.server, ratio)
+                })
+                .collect()
         };
-        assert_eq!(outcome.errors(), 3);
-        let text = outcome.to_string();
-        assert!(text.contains("FAILED: 3 connections"), "{text}");
-        assert!(text.contains("handshake: reset"), "{text}");
+        assert_eq!(
+            ratios([STOCK, AWS_LC, SERVE]),
+            [
+                ("nginx", "serve-awslc", 800.0 / 600.0),
+                ("nginx", "serve", 4.0),
+                ("serve-awslc", "serve", 3.0),
+            ]
+        );
+        // No pair twice.
+        assert_eq!(ratios([AWS_LC, STOCK, SERVE]).len(), 2);
+    }
+
+    #[test]
+    fn a_suite_that_the_first_cannot_serve_is_compared_with_the_next() {
+        let rows = [
+            row(STOCK, 1, 800.0, 1000.0),
+            row(("haproxy", "stock"), 1, 1000.0, 800.0),
+        ];
+        let summary = summarize(&rows, &[SERVE, STOCK, ("haproxy", "stock")].map(label));
+        assert_eq!(summary.len(), 1);
+        assert_eq!(
+            (summary[0].baseline_server, summary[0].server),
+            ("nginx", "haproxy")
+        );
+        assert_eq!(summary[0].server_cpu_ratio.unwrap().median, 0.8);
     }
 
     #[test]
     fn a_window_without_handshakes_has_no_ratio() {
-        let mut nothing = row("stock", 1, f64::INFINITY, 0.0);
+        let mut nothing = row(STOCK, 1, f64::INFINITY, 0.0);
         nothing.p50_us = f64::NAN;
         nothing.handshakes = 0;
-        let rows = vec![nothing, row("slipstream", 1, 400.0, 1500.0)];
-        let summary = summarize(&rows, &labels(&[Mode::Stock, Mode::Slipstream]));
+        let rows = [nothing, row(SLIPSTREAM, 1, 400.0, 1500.0)];
+        let summary = summarize(&rows, &[STOCK, SLIPSTREAM].map(label));
         assert!(summary[0].server_cpu_ratio.is_none());
         assert!(summary[0].handshakes_ratio.is_none());
         assert!(summary[0].p50_ratio.is_none());
-        let outcome = Outcome {
-            machine: Machine::describe(None),
-            rows,
-            summary,
-        };
-        assert!(outcome.to_string().contains("NOTHING to compare"));
     }
 }

@@ -1,14 +1,13 @@
 //! One connection of the load: its socket, its TLS session and the step it is at.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
+use std::net::{Shutdown, SocketAddr};
 use std::time::Instant;
 
 use mio::net::TcpStream;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::tls::{Client, Session};
-use super::{Behaviour, Step};
+use super::{Behaviour, Step, socket};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 const STATUS_LINE: &[u8] = b"HTTP/1.1 200 ";
@@ -53,22 +52,10 @@ impl Connection {
         resume: bool,
     ) -> io::Result<Connection> {
         let started = Instant::now();
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM.nonblocking(),
-            Some(Protocol::TCP),
-        )?;
-        if let Some(source) = source_address(address, number) {
-            socket.bind(&SockAddr::from(source))?;
-        }
-        match socket.connect(&SockAddr::from(address)) {
-            Ok(()) => {}
-            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-            Err(error) => return Err(error),
-        }
+        let socket = socket::connect(address, number)?;
         session.start(client, resume).map_err(io::Error::other)?;
         Ok(Connection {
-            socket: TcpStream::from_std(socket.into()),
+            socket,
             session,
             stage: Stage::Handshake,
             started,
@@ -196,47 +183,5 @@ impl Connection {
             Stage::Closing => Step::Close,
         };
         Progress::Failed(step, reason.to_string())
-    }
-}
-
-/// A source address for the `number`th connection to a loopback address: one of 65,025, so that the sockets left
-/// in TIME_WAIT never use up the ports of one address. Elsewhere the system chooses.
-fn source_address(target: SocketAddr, number: u32) -> Option<SocketAddr> {
-    const HOSTS: u32 = 255;
-    match target.ip() {
-        IpAddr::V4(ip) if ip.is_loopback() => {
-            let number = number % (HOSTS * HOSTS);
-            let third = u8::try_from(number / HOSTS).expect("below 255");
-            let fourth = u8::try_from(number % HOSTS).expect("below 255");
-            Some(SocketAddr::from((Ipv4Addr::new(127, 1, third, fourth), 0)))
-        }
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn sources_spread_over_the_loopback_network_and_stay_in_it() {
-        let server = SocketAddr::from(([127, 0, 0, 1], 443));
-        let sources: HashSet<IpAddr> = (0..255 * 255)
-            .map(|number| source_address(server, number).unwrap().ip())
-            .collect();
-        assert_eq!(sources.len(), 255 * 255);
-        assert!(sources.iter().all(IpAddr::is_loopback));
-        assert_eq!(source_address(server, 255 * 255), source_address(server, 0));
-    }
-
-    #[test]
-    fn no_source_is_chosen_outside_the_ipv4_loopback_network() {
-        assert_eq!(
-            source_address(SocketAddr::from(([192, 0, 2, 1], 443)), 7),
-            None
-        );
-        assert_eq!(source_address("[::1]:443".parse().unwrap(), 7), None);
     }
 }

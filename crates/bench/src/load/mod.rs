@@ -5,10 +5,14 @@
 //! matters: a client that closed at once with TLS 1.3 tickets still on the way would make the kernel
 //! answer them with a reset, which a server handles and logs as an error.
 //!
+//! [`download`] is the load for responses: connections that fetch a page again and again.
+//!
 //! Handshakes are full ones unless [`Load::resumed_percent`] says otherwise. It never verifies a certificate.
 
 mod connection;
+pub mod download;
 mod generator;
+mod socket;
 mod tls;
 
 use std::fmt;

@@ -45,12 +45,7 @@ impl Configuration<'_> {
     /// [`Error::UnusablePath`] for a path that nginx would not read as it is.
     pub fn render(&self) -> Result<String, Error> {
         let mut text = String::new();
-        self.write_main(&mut text)?;
-        text.push_str("http {\n    access_log off;\n");
-        for name in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
-            let path = quote(&self.directory.join(name))?;
-            append(&mut text, format_args!("    {name}_temp_path {path};\n"));
-        }
+        self.begin(&mut text)?;
         if self.module.is_some() {
             text.push_str("    slipstream on;\n");
         }
@@ -59,6 +54,17 @@ impl Configuration<'_> {
         }
         text.push_str("}\n");
         Ok(text)
+    }
+
+    /// Appends what does not depend on the servers, up to the beginning of the http block.
+    pub(crate) fn begin(&self, text: &mut String) -> Result<(), Error> {
+        self.write_main(text)?;
+        text.push_str("http {\n    access_log off;\n");
+        for name in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+            let path = quote(&self.directory.join(name))?;
+            append(text, format_args!("    {name}_temp_path {path};\n"));
+        }
+        Ok(())
     }
 
     fn write_main(&self, text: &mut String) -> Result<(), Error> {
@@ -118,7 +124,8 @@ impl Configuration<'_> {
     }
 }
 
-fn write_suite(text: &mut String, suite: &Suite) {
+/// Appends the directives that restrict a server to `suite`.
+pub(crate) fn write_suite(text: &mut String, suite: &Suite) {
     let protocol = suite.protocol.nginx_name();
     append(text, format_args!("        ssl_protocols {protocol};\n"));
     // nginx passes ssl_ciphers to OpenSSL's list for TLS 1.2; in TLS 1.3 the client's only offer decides.

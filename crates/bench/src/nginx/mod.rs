@@ -7,7 +7,7 @@ mod server;
 
 pub use binary::Binary;
 pub(crate) use binary::last_lines;
-pub(crate) use configuration::quote;
 pub use configuration::{Configuration, Listener};
+pub(crate) use configuration::{quote, write_suite};
 pub use module::{INSTALLED_MODULE, MODULE_FILE, find_module, module_candidates};
 pub use server::{Server, ServerOptions, unused_addresses};

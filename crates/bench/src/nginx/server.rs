@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,24 +54,44 @@ impl Server {
     /// [`Error::Io`]; [`Error::Interrupted`].
     pub fn start(options: &ServerOptions<'_>) -> Result<Server, Error> {
         let scratch = ScratchDirectory::new()?;
-        let configuration_file = write_configuration(options, &scratch)?;
+        let text = render(options, &scratch)?;
+        let addresses: Vec<SocketAddr> = options
+            .listeners
+            .iter()
+            .map(|listener| listener.address)
+            .collect();
+        Server::start_configured(options.binary, scratch, &text, &addresses)
+    }
+
+    /// Starts nginx with a configuration, in a directory that it may already refer to, and waits until its worker runs and all
+    /// of `addresses` accept connections.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub(crate) fn start_configured(
+        binary: &Binary,
+        scratch: ScratchDirectory,
+        configuration: &str,
+        addresses: &[SocketAddr],
+    ) -> Result<Server, Error> {
+        let configuration_file = write_configuration(configuration, &scratch)?;
         let standard_error = fs::File::create(scratch.file("stderr"))
             .map_err(Error::file("write", scratch.path()))?;
 
-        let mut command = command(options.binary, scratch.path(), &configuration_file);
+        let mut command = command(binary, scratch.path(), &configuration_file);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(standard_error);
-        let master = ChildGroup::spawn(&mut command, None)
-            .map_err(Error::file("run", &options.binary.path))?;
+        let master =
+            ChildGroup::spawn(&mut command, None).map_err(Error::file("run", &binary.path))?;
         let mut server = Server {
-            binary: options.binary.clone(),
+            binary: binary.clone(),
             master,
             worker: 0,
             scratch,
         };
-        server.await_start(options.listeners)?;
+        server.await_start(addresses)?;
         Ok(server)
     }
 
@@ -81,7 +101,7 @@ impl Server {
     /// [`Error::Nginx`] with what nginx said; [`Error::UnusablePath`]; [`Error::Io`].
     pub fn check(options: &ServerOptions<'_>) -> Result<(), Error> {
         let scratch = ScratchDirectory::new()?;
-        let configuration_file = write_configuration(options, &scratch)?;
+        let configuration_file = write_configuration(&render(options, &scratch)?, &scratch)?;
         test_configuration(options.binary, scratch.path(), &configuration_file)
     }
 
@@ -114,7 +134,7 @@ impl Server {
         last_lines(&fs::read_to_string(self.scratch.file("error.log")))
     }
 
-    fn await_start(&mut self, listeners: &[Listener<'_>]) -> Result<(), Error> {
+    fn await_start(&mut self, addresses: &[SocketAddr]) -> Result<(), Error> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             check_interrupted()?;
@@ -122,9 +142,9 @@ impl Server {
                 return Err(self.failure("did not start".to_owned()));
             }
             if let [worker] = children(self.master.id())?[..]
-                && listeners
+                && addresses
                     .iter()
-                    .all(|listener| TcpStream::connect(listener.address).is_ok())
+                    .all(|address| TcpStream::connect(address).is_ok())
             {
                 self.worker = worker;
                 return Ok(());
@@ -166,11 +186,8 @@ pub fn unused_addresses(count: usize) -> Result<Vec<SocketAddr>, Error> {
         .map_err(Error::io("cannot find an unused port"))
 }
 
-fn write_configuration(
-    options: &ServerOptions<'_>,
-    scratch: &ScratchDirectory,
-) -> Result<std::path::PathBuf, Error> {
-    let text = Configuration {
+fn render(options: &ServerOptions<'_>, scratch: &ScratchDirectory) -> Result<String, Error> {
+    Configuration {
         module: options.module,
         module_directives: options.module_directives,
         directory: scratch.path(),
@@ -178,7 +195,10 @@ fn write_configuration(
         listeners: options.listeners,
         as_root: geteuid().is_root(),
     }
-    .render()?;
+    .render()
+}
+
+fn write_configuration(text: &str, scratch: &ScratchDirectory) -> Result<PathBuf, Error> {
     let path = scratch.file("nginx.conf");
     fs::write(&path, text).map_err(Error::file("write", &path))?;
     Ok(path)

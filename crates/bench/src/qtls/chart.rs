@@ -1,26 +1,13 @@
 //! The figures as SVG.
 
-use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::axis::{Axis, one_two_five, rounded, steps};
 use super::{Comparison, Configuration, Figure, Outcome};
 use crate::Error;
-use crate::statistics::Spread;
-
-const WIDTH: u32 = 960;
-const HEIGHT: u32 = 420;
-/// What the legend takes of the width.
-const LEGEND_WIDTH: u32 = 120;
-const FONT: &str = "sans-serif";
-const TEXT_SIZE: u32 = 13;
-/// What bars of a group leave free between groups, of a group's width.
-const GAP: f64 = 0.2;
-/// How much higher an axis is than what it shows.
-const HEADROOM: f64 = 1.08;
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
+use crate::chart::{
+    Area, Axis, Bar, Bars, Drawn, FONT, HEADROOM, HEIGHT, Series, TEXT_SIZE, WIDTH, one_two_five,
+    prepare, rounded, steps,
+};
 
 /// The plot of a figure, as the text of an SVG file.
 ///
@@ -28,13 +15,11 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 /// [`Error::Unsupported`] when it cannot be drawn.
 pub(super) fn draw(outcome: &Outcome, figure: Figure) -> Result<String, Error> {
     let lines: Vec<&Comparison> = outcome.of(figure).collect();
+    if !figure.is_over_concurrency() {
+        return bars(figure, &lines).draw();
+    }
     let mut text = String::new();
-    let drawn = if figure.is_over_concurrency() {
-        draw_over_concurrency(&mut text, figure, &lines)
-    } else {
-        draw_bars(&mut text, figure, &lines)
-    };
-    match drawn {
+    match draw_over_concurrency(&mut text, figure, &lines) {
         Ok(()) => Ok(text),
         Err(error) => Err(Error::Unsupported(format!(
             "cannot draw figure {}: {error}",
@@ -44,7 +29,7 @@ pub(super) fn draw(outcome: &Outcome, figure: Figure) -> Result<String, Error> {
 }
 
 /// A group of bars for each case: handshakes per second, with the range over the rounds.
-fn draw_bars(text: &mut String, figure: Figure, lines: &[&Comparison]) -> Drawn {
+fn bars(figure: Figure, lines: &[&Comparison]) -> Bars {
     let mut groups: Vec<String> = Vec::new();
     for line in lines {
         let group = group_name(figure, line);
@@ -53,53 +38,23 @@ fn draw_bars(text: &mut String, figure: Figure, lines: &[&Comparison]) -> Drawn 
         }
     }
     let shown = shown(lines);
-    let highest = highest(lines.iter().filter_map(|line| line.handshakes_per_s));
-    let centers: Vec<f64> = (0..groups.len()).map(|group| group as f64 + 0.5).collect();
-
-    let root = SVGBackend::with_string(text, (WIDTH, HEIGHT)).into_drawing_area();
-    let area = prepare(&root, figure, &shown)?;
-    let mut chart = ChartBuilder::on(&area)
-        .margin(8)
-        .x_label_area_size(30)
-        .y_label_area_size(70)
-        .build_cartesian_2d(
-            Axis::new(0.0..groups.len() as f64, centers),
-            0.0..highest * HEADROOM,
-        )?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(WHITE)
-        .label_style((FONT, TEXT_SIZE))
-        .y_desc("handshakes per second")
-        .y_label_formatter(&|rate| format!("{rate:.0}"))
-        .x_label_formatter(&|center| groups[*center as usize].clone())
-        .draw()?;
-    let width = (1.0 - GAP) / shown.len() as f64;
-    for line in lines {
-        let (Some(rate), Some(configuration)) = (
-            line.handshakes_per_s,
-            Configuration::find(line.configuration),
-        ) else {
-            continue;
-        };
+    let bars = lines.iter().filter_map(|line| {
         let name = group_name(figure, line);
-        let group = groups.iter().position(|group| *group == name);
-        let place = shown.iter().position(|&other| other == configuration);
-        let (Some(group), Some(place)) = (group, place) else {
-            continue;
-        };
-        let left = group as f64 + GAP / 2.0 + place as f64 * width;
-        let bar = [(left, 0.0), (left + width * 0.92, rate.median)];
-        let middle = left + width * 0.46;
-        chart.draw_series([Rectangle::new(bar, color(configuration).filled())])?;
-        chart.draw_series([PathElement::new(
-            [(middle, rate.min), (middle, rate.max)],
-            BLACK,
-        )])?;
+        let configuration = Configuration::find(line.configuration)?;
+        Some(Bar {
+            group: groups.iter().position(|group| *group == name)?,
+            series: shown.iter().position(|&other| other == configuration)?,
+            value: line.handshakes_per_s?,
+        })
+    });
+    Bars {
+        bars: bars.collect(),
+        title: title(figure),
+        label: "handshakes per second",
+        digits: 0,
+        series: series(&shown),
+        groups,
     }
-    root.present()?;
-    Ok(())
 }
 
 /// Two plots against concurrency: times of figure 11, throughput and time of figure 12.
@@ -110,7 +65,7 @@ fn draw_over_concurrency(text: &mut String, figure: Figure, lines: &[&Comparison
     };
     let shown = shown(lines);
     let root = SVGBackend::with_string(text, (WIDTH, HEIGHT)).into_drawing_area();
-    let area = prepare(&root, figure, &shown)?;
+    let area = prepare(&root, &title(figure), &series(&shown))?;
     for (panel, area) in panels.iter().zip(area.split_evenly((1, 2))) {
         draw_panel(&area, panel, lines, &shown)?;
     }
@@ -222,25 +177,16 @@ fn draw_panel(
     Ok(())
 }
 
-/// Fills the background, writes title and legend, and leaves the rest.
-fn prepare<'a>(
-    root: &Area<'a>,
-    figure: Figure,
-    shown: &[Configuration],
-) -> Result<Area<'a>, Box<dyn std::error::Error>> {
-    root.fill(&WHITE)?;
-    let title = format!("Figure {}: {}", figure.number(), figure.title());
-    let area = root.titled(&title, (FONT, 18))?;
-    let (plot, legend) = area.split_horizontally(WIDTH - LEGEND_WIDTH);
-    let mut top = 20;
-    for &configuration in shown {
-        let place = [(0, top), (14, top + 14)];
-        legend.draw(&Rectangle::new(place, color(configuration).filled()))?;
-        let name = configuration.name();
-        legend.draw(&Text::new(name, (20, top), (FONT, TEXT_SIZE)))?;
-        top += 24;
-    }
-    Ok(plot)
+fn title(figure: Figure) -> String {
+    format!("Figure {}: {}", figure.number(), figure.title())
+}
+
+fn series(shown: &[Configuration]) -> Vec<Series> {
+    let series = |&configuration: &Configuration| Series {
+        name: configuration.name().to_owned(),
+        color: color(configuration),
+    };
+    shown.iter().map(series).collect()
 }
 
 /// The configurations that are drawn, in the paper's order.
@@ -249,11 +195,6 @@ fn shown(lines: &[&Comparison]) -> Vec<Configuration> {
         .into_iter()
         .filter(|shown| lines.iter().any(|line| line.configuration == shown.name()))
         .collect()
-}
-
-fn highest(spreads: impl Iterator<Item = Spread>) -> f64 {
-    // An axis needs some height even if nothing was measured.
-    spreads.map(|spread| spread.max).fold(1.0, f64::max)
 }
 
 fn group_name(figure: Figure, line: &Comparison) -> String {
@@ -282,16 +223,8 @@ mod tests {
     use super::super::Device;
     use super::super::summary::tests::{everything, row};
     use super::*;
+    use crate::chart::tests::texts;
     use crate::machine::Machine;
-
-    fn texts(svg: &str) -> Vec<String> {
-        roxmltree::Document::parse(svg)
-            .unwrap()
-            .descendants()
-            .filter(|node| node.has_tag_name("text"))
-            .filter_map(|node| node.text().map(|text| text.trim().to_owned()))
-            .collect()
-    }
 
     #[test]
     fn every_figure_is_well_formed_with_axes_and_a_legend() {

@@ -4,10 +4,8 @@
 //! The worker has a core to itself; engine and load share another. There is one worker: how throughput grows with the
 //! number of workers, the horizontal axis of the paper's figures 7 to 9, is not measured.
 
-mod axis;
 mod chart;
 mod configuration;
-mod engine;
 mod explanation;
 mod figure;
 mod paper;
@@ -33,13 +31,13 @@ pub use summary::{Comparison, Outcome};
 use crate::Error;
 use crate::cleanup::check_interrupted;
 use crate::credentials::Credentials;
+use crate::engine::Engine;
 use crate::load::{Edge, Limit, Load, mean_us, quantile_us};
 use crate::machine::Machine;
 use crate::nginx::{Binary, Listener, Server, ServerOptions, unused_addresses};
 use crate::processor::on_core;
 use crate::scratch::ScratchDirectory;
 use crate::suite::KeyType;
-use engine::Engine;
 
 /// The load before a window opens: long enough for warm caches and a first ticket.
 const WARM_UP: Duration = Duration::from_millis(200);

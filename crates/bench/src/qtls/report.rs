@@ -1,18 +1,11 @@
 //! The report: rows, plots, and a page that sets our ratios beside the paper's.
 
-use std::fmt::{self, Write as _};
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::table::{median, percentage, range};
 use super::{CLAIMS, Claim, Configuration, Device, Figure, Outcome, chart, explanation};
-use crate::Error;
-
-const STYLE: &str = "body{font:15px/1.45 sans-serif;color:#1a1a1a;background:#fff;max-width:62em;margin:2em auto;\
-    padding:0 1em}h1,h2,h3{line-height:1.2}h2{margin-top:2.2em;border-bottom:1px solid #ccc}table{border-collapse:\
-    collapse;margin:1em 0;font-size:14px}th,td{padding:.25em .7em;border-bottom:1px solid #ddd;text-align:left}\
-    td.number,th.number{text-align:right;font-variant-numeric:tabular-nums}svg{max-width:100%;height:auto}\
-    .source{color:#555}summary{cursor:pointer}";
+use crate::html::{STYLE, append, escape};
+use crate::table::{median, percentage, range};
+use crate::{Error, report};
 
 /// Writes `rows.json`, a `figure-N.svg` for each figure and `report.html` into `directory`, which is made if it is not
 /// there. Returns what was written.
@@ -20,25 +13,16 @@ const STYLE: &str = "body{font:15px/1.45 sans-serif;color:#1a1a1a;background:#ff
 /// # Errors
 /// [`Error::Io`] when something cannot be written, [`Error::Unsupported`] when a plot cannot be drawn.
 pub fn write(outcome: &Outcome, directory: &Path) -> Result<Vec<PathBuf>, Error> {
-    fs::create_dir_all(directory).map_err(Error::file("create", directory))?;
     let mut plots = Vec::new();
     for figure in outcome.figures() {
         plots.push((figure, chart::draw(outcome, figure)?));
     }
-    let rows =
-        serde_json::to_string_pretty(outcome).expect("plain numbers and text can be encoded");
-    let mut files = vec![("rows.json".to_owned(), rows)];
+    let mut files = Vec::new();
     for (figure, plot) in &plots {
         files.push((format!("figure-{}.svg", figure.number()), plot.clone()));
     }
     files.push(("report.html".to_owned(), page(outcome, &plots)));
-    let mut written = Vec::new();
-    for (name, text) in files {
-        let path = directory.join(name);
-        fs::write(&path, text).map_err(Error::file("write", &path))?;
-        written.push(path);
-    }
-    Ok(written)
+    report::write(outcome, files, directory)
 }
 
 /// The page, which is well-formed XML too.
@@ -230,19 +214,10 @@ fn claims(figure: Figure) -> impl Iterator<Item = &'static Claim> {
     CLAIMS.iter().filter(move |claim| claim.figure == figure)
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-}
-
-fn append(page: &mut String, arguments: fmt::Arguments<'_>) {
-    page.write_fmt(arguments)
-        .expect("writing to a String cannot fail");
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::summary::tests::everything;
     use super::*;
     use crate::scratch::ScratchDirectory;

@@ -1,17 +1,11 @@
 //! What the module says of itself: how many operations it has offloaded, and how many it has left to OpenSSL.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::net::SocketAddr;
 
-use openssl::error::ErrorStack;
-use openssl::ssl::{SslConnector, SslMethod, SslVerifyMode};
 use serde::Serialize;
 
 use crate::Error;
-
-const TIMEOUT: Duration = Duration::from_secs(10);
-const REQUEST: &[u8] = b"GET /slipstream HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+use crate::status;
 
 /// Counters of the module since the server was started, from its status page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -29,12 +23,7 @@ pub struct Counters {
 impl Counters {
     /// Fetches them from the server at `address`.
     pub(super) fn fetch(address: SocketAddr) -> Result<Counters, Error> {
-        let connector = connector().map_err(Error::openssl("cannot make a TLS client"))?;
-        get(&connector, address)
-            .map(|page| parse(&page))
-            .map_err(Error::io(format!(
-                "cannot fetch /slipstream from the server at {address}"
-            )))
+        status::fetch(address, true).map(|page| parse(&page))
     }
 
     /// The share of the operations that was offloaded; not a number if there were none.
@@ -43,35 +32,11 @@ impl Counters {
     }
 }
 
-fn connector() -> Result<SslConnector, ErrorStack> {
-    let mut builder = SslConnector::builder(SslMethod::tls_client())?;
-    // The certificate was made for this experiment, and signed by itself.
-    builder.set_verify(SslVerifyMode::NONE);
-    Ok(builder.build())
-}
-
-fn get(connector: &SslConnector, address: SocketAddr) -> io::Result<String> {
-    let socket = TcpStream::connect(address)?;
-    socket.set_read_timeout(Some(TIMEOUT))?;
-    let mut stream = connector
-        .connect("localhost", socket)
-        .map_err(io::Error::other)?;
-    stream.write_all(REQUEST)?;
-    let mut page = String::new();
-    stream.read_to_string(&mut page)?;
-    Ok(page)
-}
-
 /// Adds up what a page in the Prometheus text format has.
 fn parse(page: &str) -> Counters {
     let total = |name: &str| -> u64 {
-        page.lines()
-            .filter_map(|line| {
-                let (series, value) = line.rsplit_once(' ')?;
-                let family = series.split('{').next()?;
-                (family == name).then(|| value.trim().parse::<u64>().ok())?
-            })
-            .sum()
+        let is_of_family = |series: &str| series.split('{').next() == Some(name);
+        status::total(page, is_of_family)
     };
     Counters {
         offloaded: total("slipstream_device_operations_total")

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{CLAIMS, Comparison, Outcome};
-use crate::statistics::Spread;
+use crate::table::{median, percentage, range};
 
 impl fmt::Display for Outcome {
     /// The summary, what the paper claims beside it, and what went wrong.
@@ -110,30 +110,6 @@ fn write_line(formatter: &mut fmt::Formatter<'_>, line: &Comparison) -> fmt::Res
         median(line.handshakes_ratio, 2),
         range(line.handshakes_ratio),
         median(line.mean_ratio, 2),
-    )
-}
-
-/// The median, or a dash where nothing was measured.
-pub(super) fn median(spread: Option<Spread>, digits: usize) -> String {
-    spread.map_or_else(
-        || "-".to_owned(),
-        |spread| format!("{:.digits$}", spread.median),
-    )
-}
-
-/// A share in per cent, or a dash where there was nothing to share.
-pub(super) fn percentage(share: Option<Spread>) -> String {
-    share.map_or_else(
-        || "-".to_owned(),
-        |share| format!("{:.1}%", share.median * 100.0),
-    )
-}
-
-/// The range of a ratio, or a dash where nothing was measured.
-pub(super) fn range(spread: Option<Spread>) -> String {
-    spread.map_or_else(
-        || "-".to_owned(),
-        |spread| format!("{:.2}..{:.2}", spread.min, spread.max),
     )
 }
 

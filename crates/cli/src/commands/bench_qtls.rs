@@ -1,8 +1,6 @@
 //! `slipstream bench qtls`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
@@ -10,8 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use slipstream_bench::nginx::{Binary, find_module};
 use slipstream_bench::qtls::{Configuration, Device, Experiment, Figure, Row, write_report};
 
-use super::options;
-use crate::output;
+use super::{experiment, options};
 
 /// Repeat the experiments of the QTLS paper (PPoPP 2019, section 5)
 ///
@@ -44,30 +41,8 @@ pub struct BenchQtls {
     /// Connections at work at a time, in the figures that are not about concurrency
     #[arg(long, value_parser = options::positive, default_value = "64")]
     concurrency: usize,
-    /// Length of one measurement
-    #[arg(long, value_name = "SECONDS", value_parser = options::seconds, default_value = "1")]
-    seconds: Duration,
-    /// How many times to measure everything
-    #[arg(long, value_parser = options::positive, default_value = "3")]
-    rounds: usize,
-    /// Write rows.json, a plot for each figure and report.html to this directory
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Write machine, rows and summary to this file as JSON (- for standard output, without the table)
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// The nginx executable [default: the installed one]
-    #[arg(long, value_name = "FILE")]
-    nginx: Option<PathBuf>,
-    /// The Slipstream module for it [default: the one built beside this program, else the installed one]
-    #[arg(long, value_name = "FILE")]
-    module: Option<PathBuf>,
-    /// Core of the server's worker [default: the first]
-    #[arg(long, value_name = "CORE")]
-    server_core: Option<usize>,
-    /// Core of the load generator and the engine [default: the second]
-    #[arg(long, value_name = "CORE")]
-    load_core: Option<usize>,
+    #[command(flatten)]
+    options: experiment::Options,
 }
 
 impl BenchQtls {
@@ -80,25 +55,12 @@ impl BenchQtls {
             done += 1;
             print_progress(done, total, row);
         })?;
-        if let Some(directory) = &self.out {
-            for path in write_report(&outcome, directory)? {
-                eprintln!("wrote {}", path.display());
-            }
-        }
-        if let Some(path) = &self.json {
-            output::write_json(path, &outcome)?;
-        }
-        if !output::is_standard_output(self.json.as_deref()) {
-            print!("{outcome}");
-        }
-        Ok(match outcome.errors() {
-            0 => ExitCode::SUCCESS,
-            _ => ExitCode::FAILURE,
-        })
+        self.options
+            .finish(&outcome, outcome.errors(), write_report)
     }
 
     fn experiment(&self) -> anyhow::Result<Experiment> {
-        let nginx = Binary::find(self.nginx.as_deref())?;
+        let nginx = Binary::find(self.options.nginx.as_deref())?;
         let configurations = match &self.configuration[..] {
             [] => Configuration::ALL.to_vec(),
             chosen => chosen.to_vec(),
@@ -106,9 +68,10 @@ impl BenchQtls {
         let module = if configurations == [Configuration::Software] {
             None
         } else {
-            Some(find_module(&nginx, self.module.as_deref())?)
+            Some(find_module(&nginx, self.options.module.as_deref())?)
         };
-        let (server_core, load_core) = options::cores(self.server_core, self.load_core)?;
+        let (server_core, load_core) =
+            options::cores(self.options.server_core, self.options.load_core)?;
         Ok(Experiment {
             nginx,
             module,
@@ -118,8 +81,8 @@ impl BenchQtls {
             figures: self.figure.clone(),
             configurations,
             concurrency: self.concurrency,
-            window: self.seconds,
-            rounds: self.rounds,
+            window: self.options.seconds,
+            rounds: self.options.rounds,
             server_core,
             load_core,
         })

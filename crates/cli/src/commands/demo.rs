@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use slipstream_bench::credentials::Credentials;
-use slipstream_bench::handshake::{Case, Experiment, Mode};
+use slipstream_bench::handshake::{Case, Experiment, Mode, System};
 use slipstream_bench::nginx::{Binary, Listener, Server, ServerOptions, find_module};
 use slipstream_bench::scratch::ScratchDirectory;
 use slipstream_bench::suite::{KeyType, SUITES, Suite};
@@ -56,10 +56,10 @@ impl Demo {
 
         println!("\nStock nginx and Slipstream in turn, one worker each, full handshakes:");
         let outcome = Experiment {
-            nginx,
+            nginx: Some(nginx),
             module: Some(module),
             module_directives: String::new(),
-            modes: vec![Mode::Stock, Mode::Slipstream],
+            systems: vec![System::Nginx(Mode::Stock), System::Nginx(Mode::Slipstream)],
             cases: cases()?,
             window: WINDOW,
             rounds: ROUNDS,

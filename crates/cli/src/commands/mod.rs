@@ -1,10 +1,15 @@
 //! One module per command: its options and what it prints.
 
+pub mod bench_compress;
 pub mod bench_handshake;
 pub mod bench_kernels;
 pub mod bench_load;
+pub mod bench_pages;
 pub mod bench_qtls;
+pub mod bench_squid;
 pub mod demo;
 pub mod doctor;
 pub mod engine;
+mod experiment;
 mod options;
+pub mod serve;

@@ -2,6 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use slipstream_bench::Error;
+use slipstream_bench::pages::{PAGES, Page};
 use slipstream_bench::processor::usable_cores;
 use slipstream_bench::suite::{SUITES, Suite};
 
@@ -15,6 +16,22 @@ pub fn suite() -> impl TypedValueParser<Value = &'static Suite> {
         .map(|suite| PossibleValue::new(suite.name).help(suite.description));
     PossibleValuesParser::new(names)
         .map(|name| Suite::find(&name).expect("clap has found it among the names"))
+}
+
+/// Parses the name of a page.
+pub fn page() -> impl TypedValueParser<Value = &'static Page> {
+    let names =
+        PAGES.map(|page| PossibleValue::new(page.name).help(format!("{} bytes", page.length)));
+    PossibleValuesParser::new(names)
+        .map(|name| Page::find(&name).expect("clap has found it among the names"))
+}
+
+/// The pages that were asked for, or all.
+pub fn pages(chosen: &[&'static Page]) -> Vec<&'static Page> {
+    match chosen {
+        [] => PAGES.iter().collect(),
+        chosen => chosen.to_vec(),
+    }
 }
 
 /// Parses a number that must not be 0.

@@ -262,6 +262,11 @@ impl Session {
         &self.data
     }
 
+    /// The same, for who takes it away.
+    pub(in crate::load) fn data_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.data
+    }
+
     /// Whether the server has sent its close_notify.
     pub(in crate::load) fn is_closed_by_peer(&self) -> bool {
         self.closed_by_peer

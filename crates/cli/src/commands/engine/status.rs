@@ -77,6 +77,17 @@ fn print(figures: &Value) {
             histogram(&figures["fill"])
         ),
     );
+    if number("compressed_chunks") != 0 {
+        let (content, compressed) = (number("content_bytes"), number("compressed_bytes"));
+        line(
+            "compressed",
+            format!(
+                "{} chunks, {content} bytes to {compressed}, ratio {:.2}",
+                number("compressed_chunks"),
+                content as f64 / compressed.max(1) as f64
+            ),
+        );
+    }
     line(
         "responses",
         format!(

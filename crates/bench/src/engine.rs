@@ -1,4 +1,4 @@
-//! The engine that stands in the place of the paper's card: a process of its own, on the core of the load.
+//! The engine that stands in the place of the papers' card: a process of its own, on the core of the load.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use crate::processor::process_cpu_time;
 use crate::scratch::ScratchDirectory;
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// The card of the paper (section 5.1).
+/// The card of QTLS (section 5.1).
 const PACE: &str = "dh8970";
 
 /// A running `slipstream engine`. It is stopped when this is dropped.
-pub(super) struct Engine {
+pub(crate) struct Engine {
     program: PathBuf,
     // Before `scratch`: fields are dropped in this order.
     process: ChildGroup,
@@ -29,7 +29,7 @@ pub(super) struct Engine {
 
 impl Engine {
     /// Starts the `engine` command of `program` on a core and waits until it can be connected to.
-    pub(super) fn start(program: &Path, paced: bool, core: usize) -> Result<Engine, Error> {
+    pub(crate) fn start(program: &Path, paced: bool, core: usize) -> Result<Engine, Error> {
         let scratch = ScratchDirectory::new()?;
         let log = fs::File::create(scratch.file("stderr"))
             .map_err(Error::file("write", scratch.path()))?;
@@ -60,12 +60,12 @@ impl Engine {
     }
 
     /// Where it listens.
-    pub(super) fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         socket(&self.scratch)
     }
 
     /// The CPU time it has used.
-    pub(super) fn cpu_time(&self) -> Result<Duration, Error> {
+    pub(crate) fn cpu_time(&self) -> Result<Duration, Error> {
         process_cpu_time(self.process.id()).map_err(|error| self.failure(format!("died: {error}")))
     }
 

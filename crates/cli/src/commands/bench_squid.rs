@@ -1,0 +1,149 @@
+//! `slipstream bench squid`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use slipstream_bench::squid::{Configuration, Experiment, Row, write_report};
+use slipstream_bench::suite::Suite;
+
+use super::options;
+use crate::output;
+
+/// Repeat the measurement of the Squid paper (Silicom 2016, table 2): a new TLS connection for each request
+///
+/// Squid has one small object in its cache and a server key of RSA-2048. Either it does its own TLS, or slipstream serve
+/// stands in front of it and passes connections on with a PROXY header. Squid and serve share a core; the load and Squid's
+/// origin have another. All servers are this command's own, on loopback, and nothing of them stays. In every round each
+/// configuration is measured once, and the ratios are taken within the round.
+///
+/// Squid has to be Debian's squid-openssl: the package squid has no TLS of its own.
+///
+/// Exits with 1 if any connection failed, after printing all there is.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  slipstream bench squid --out results
+  slipstream bench squid --suite tls13-rsa2048 --rounds 9 --json rows.json
+  slipstream bench squid --configuration serve-awslc,serve      what lanes gain over aws-lc here")]
+pub struct BenchSquid {
+    /// Who does TLS; the first is what the others are compared with
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_parser = configuration(),
+        default_value = "own,serve-awslc,serve"
+    )]
+    configuration: Vec<Configuration>,
+    /// The kinds of handshake, of those with a key of RSA-2048
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_parser = options::suite(),
+        default_value = "tls13-rsa2048,tls12-ecdhe-rsa-x25519"
+    )]
+    suite: Vec<&'static Suite>,
+    /// Connections at work at a time
+    #[arg(long, value_delimiter = ',', value_parser = options::positive, default_value = "64")]
+    concurrency: Vec<usize>,
+    /// Length of one measurement
+    #[arg(long, value_name = "SECONDS", value_parser = options::seconds, default_value = "2")]
+    seconds: Duration,
+    /// How many times to measure everything
+    #[arg(long, value_parser = options::positive, default_value = "5")]
+    rounds: usize,
+    /// Write rows.json and plots to this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Write machine, rows and summary to this file as JSON (- for standard output, without the table)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The Squid executable [default: the installed one]
+    #[arg(long, value_name = "FILE")]
+    squid: Option<PathBuf>,
+    /// Core of the servers [default: the first]
+    #[arg(long, value_name = "CORE")]
+    server_core: Option<usize>,
+    /// Core of the load generator [default: the second]
+    #[arg(long, value_name = "CORE")]
+    load_core: Option<usize>,
+}
+
+impl BenchSquid {
+    /// Runs the command.
+    pub fn run(&self) -> anyhow::Result<ExitCode> {
+        let experiment = self.experiment()?;
+        let total = experiment.measurements();
+        let mut done = 0;
+        let outcome = experiment.run(|row| {
+            done += 1;
+            print_progress(done, total, row);
+        })?;
+        if let Some(directory) = &self.out {
+            for path in write_report(&outcome, directory)? {
+                eprintln!("wrote {}", path.display());
+            }
+        }
+        if let Some(path) = &self.json {
+            output::write_json(path, &outcome)?;
+        }
+        if !output::is_standard_output(self.json.as_deref()) {
+            print!("{outcome}");
+        }
+        Ok(match outcome.errors() {
+            0 => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
+        })
+    }
+
+    fn experiment(&self) -> anyhow::Result<Experiment> {
+        let squid = match &self.squid {
+            Some(path) => path.clone(),
+            None => Experiment::find_squid()?,
+        };
+        let (server_core, load_core) = options::cores(self.server_core, self.load_core)?;
+        Ok(Experiment {
+            squid,
+            serve: std::env::current_exe()
+                .context("cannot find this program, which is the terminator too")?,
+            configurations: self.configuration.clone(),
+            suites: self.suite.clone(),
+            concurrencies: self.concurrency.clone(),
+            window: self.seconds,
+            rounds: self.rounds,
+            server_core,
+            load_core,
+        })
+    }
+}
+
+/// Parses the name of a configuration.
+fn configuration() -> impl TypedValueParser<Value = Configuration> {
+    let names = Configuration::ALL.map(|configuration| {
+        PossibleValue::new(configuration.name()).help(configuration.description())
+    });
+    PossibleValuesParser::new(names)
+        .map(|name| Configuration::find(&name).expect("clap has found it among the names"))
+}
+
+/// A line on standard error for every measurement.
+fn print_progress(done: usize, total: usize, row: &Row) {
+    eprintln!(
+        "{done}/{total} round {}: {:<24} {:>4} connections, {:<12} {:>7.0} connections/s, {:>6.0} us CPU (Squid {:.0}), \
+         p50 {:>6.0} us, p99 {:>7.0} us, servers {:.2}, load {:.2}, {} errors",
+        row.round,
+        row.suite,
+        row.concurrency,
+        row.configuration,
+        row.connections_per_s,
+        row.server_cpu_us,
+        row.squid_cpu_us,
+        row.p50_us,
+        row.p99_us,
+        row.server_share,
+        row.client_share,
+        row.errors,
+    );
+}

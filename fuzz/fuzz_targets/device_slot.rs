@@ -4,9 +4,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use slipstream_offload::Kind;
 use slipstream_offload::device::layout::SLOT_WORDS;
 use slipstream_offload::device::wire::{
-    Outcome, Slot, read_request, read_response, write_request, write_response,
+    Input, Outcome, Request, Slot, read_request, read_response, write_content_request,
+    write_request, write_response,
 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -17,13 +19,26 @@ fuzz_target!(|bytes: &[u8]| {
         *word = u64::from_le_bytes(padded);
     }
     if let Ok(request) = read_request(&slot) {
-        let mut again = Slot([u64::MAX; SLOT_WORDS]);
-        let (first, second) = (request.first.as_slice(), request.second.as_slice());
-        write_request(&mut again, request.id, request.kind, request.key, first, second);
-        let again = read_request(&again).expect("what was just written");
-        assert_eq!((again.id, again.kind, again.key), (request.id, request.kind, request.key));
-        assert_eq!(again.first.as_slice(), first);
-        assert_eq!(again.second.as_slice(), second);
+        let mut slot = Slot([u64::MAX; SLOT_WORDS]);
+        write(&mut slot, &request);
+        let again = read_request(&slot).expect("what was just written");
+        assert_eq!((again.id, again.kind), (request.id, request.kind));
+        match (again.input, request.input) {
+            (
+                Input::Operands { key, first, second },
+                Input::Operands {
+                    key: other_key,
+                    first: other_first,
+                    second: other_second,
+                },
+            ) => {
+                assert_eq!(key, other_key);
+                assert_eq!(first.as_slice(), other_first.as_slice());
+                assert_eq!(second.as_slice(), other_second.as_slice());
+            }
+            (Input::Content(one), Input::Content(other)) => assert_eq!(one, other),
+            other => panic!("{other:?}"),
+        }
     }
     if let Ok(response) = read_response(&slot) {
         let mut again = Slot([u64::MAX; SLOT_WORDS]);
@@ -34,8 +49,22 @@ fuzz_target!(|bytes: &[u8]| {
             (Outcome::Computed(one), Outcome::Computed(other)) => {
                 assert_eq!(one.as_slice(), other.as_slice());
             }
+            (Outcome::Compressed(one), Outcome::Compressed(other)) => assert_eq!(one, other),
             (Outcome::Fault, Outcome::Fault) | (Outcome::Refused, Outcome::Refused) => {}
             other => panic!("{other:?}"),
         }
     }
 });
+
+fn write(slot: &mut Slot, request: &Request) {
+    match (request.kind, &request.input) {
+        (Kind::Compress(coding), Input::Content(content)) => {
+            write_content_request(slot, request.id, coding, content);
+        }
+        (kind, Input::Operands { key, first, second }) => {
+            let (first, second) = (first.as_slice(), second.as_slice());
+            write_request(slot, request.id, kind, *key, first, second);
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -31,6 +31,8 @@ pub enum KeyType {
     RsaPss2048,
     /// Elliptic curve P-256.
     EcdsaP256,
+    /// Elliptic curve P-384.
+    EcdsaP384,
 }
 
 impl KeyType {
@@ -46,9 +48,8 @@ impl KeyType {
                 context.set_rsa_keygen_bits(2048)?;
                 context.keygen()
             }),
-            KeyType::EcdsaP256 => EcGroup::from_curve_name(Nid::X9_62_PRIME256V1)
-                .and_then(|group| EcKey::generate(&group))
-                .and_then(PKey::from_ec_key),
+            KeyType::EcdsaP256 => on_curve(Nid::X9_62_PRIME256V1),
+            KeyType::EcdsaP384 => on_curve(Nid::SECP384R1),
         };
         key.expect("OpenSSL makes a key")
     }
@@ -63,6 +64,11 @@ impl KeyType {
             .or_insert_with(|| self.generate())
             .clone()
     }
+}
+
+fn on_curve(curve: Nid) -> Result<PKey<Private>, openssl::error::ErrorStack> {
+    let group = EcGroup::from_curve_name(curve)?;
+    PKey::from_ec_key(EcKey::generate(&group)?)
 }
 
 /// A key and its certificate, in files and in memory.

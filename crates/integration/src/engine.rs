@@ -151,7 +151,7 @@ impl Drop for Engine {
 }
 
 /// The command as `make test` builds it.
-fn executable() -> PathBuf {
+pub fn executable() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
     let workspace = workspace.expect("this crate is two folders below the workspace");
     workspace.join("target/release/slipstream")

@@ -15,6 +15,7 @@ use slipstream_bench::scratch::ScratchDirectory;
 
 use crate::nginx::{process_id, send};
 use crate::process::{children, is_running};
+use crate::sockets::sockets;
 use crate::wait::holds_in_time;
 use crate::{Credentials, unused_address};
 
@@ -223,31 +224,17 @@ impl Haproxy {
     /// # Panics
     /// If /proc cannot be read.
     pub fn connections(&self) -> usize {
-        self.sockets()
+        sockets(self.address)
             .iter()
-            .filter(|socket| socket.state != LISTENING && !socket.is_orphaned)
+            .filter(|socket| !socket.is_listening && !socket.is_orphaned)
             .count()
     }
 
     /// A connection to find out would be one that the server sees.
     fn is_listening(&self) -> bool {
-        let sockets = self.sockets();
-        sockets.iter().any(|socket| socket.state == LISTENING)
-    }
-
-    /// The sockets at the address of this server.
-    fn sockets(&self) -> Vec<Socket> {
-        let local = format!("0100007F:{:04X}", self.address.port());
-        let table = fs::read_to_string("/proc/net/tcp").expect("/proc can be read");
-        table
-            .lines()
-            .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>())
-            .filter(|fields| fields.get(1).is_some_and(|address| *address == local))
-            .map(|fields| Socket {
-                state: fields[3].to_owned(),
-                is_orphaned: fields[9] == "0",
-            })
-            .collect()
+        sockets(self.address)
+            .iter()
+            .any(|socket| socket.is_listening)
     }
 
     /// What HAProxy has written to standard error.
@@ -275,15 +262,6 @@ impl Haproxy {
     }
 }
 
-/// A line of /proc/net/tcp.
-struct Socket {
-    state: String,
-    /// No process has it open any more.
-    is_orphaned: bool,
-}
-
-/// The state LISTEN.
-const LISTENING: &str = "0A";
 const CERTIFICATE: &str = "certificate.pem";
 const MESSAGES: &str = "messages";
 /// The status of a master that was told to stop: HAProxy's unit for systemd names it so, too.

@@ -10,7 +10,7 @@ use crate::PATIENCE;
 pub struct Response {
     /// Such as 200.
     pub status: u16,
-    headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     /// The body as it was sent.
     pub body: Vec<u8>,
 }
@@ -30,6 +30,19 @@ impl Response {
             .iter()
             .find(|(header, _)| header.eq_ignore_ascii_case(name))
             .map(|(_, value)| value.as_str())
+    }
+
+    /// All headers of this name.
+    pub fn headers<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.headers
+            .iter()
+            .filter(move |(header, _)| header.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The names of all headers and their values, as they were sent.
+    pub fn all_headers(&self) -> &[(String, String)] {
+        &self.headers
     }
 
     /// The body as text.
@@ -56,25 +69,7 @@ pub(crate) fn fetch(address: SocketAddr, method: &str, path: &str) -> io::Result
 }
 
 fn read(stream: &mut impl BufRead, has_body: bool) -> io::Result<Response> {
-    let status_line = read_line(stream)?;
-    let status = status_line
-        .strip_prefix("HTTP/1.")
-        .and_then(|rest| rest.split(' ').nth(1)?.parse().ok())
-        .ok_or_else(|| invalid(&status_line))?;
-    let mut headers = Vec::new();
-    loop {
-        let line = read_line(stream)?;
-        if line.is_empty() {
-            break;
-        }
-        let (name, value) = line.split_once(':').ok_or_else(|| invalid(&line))?;
-        headers.push((name.to_owned(), value.trim().to_owned()));
-    }
-    let mut response = Response {
-        status,
-        headers,
-        body: Vec::new(),
-    };
+    let mut response = read_head(stream)?;
     if !has_body {
         return Ok(response);
     }
@@ -92,7 +87,30 @@ fn read(stream: &mut impl BufRead, has_body: bool) -> io::Result<Response> {
     Ok(response)
 }
 
-fn read_line(stream: &mut impl BufRead) -> io::Result<String> {
+/// Reads status and headers, and leaves the body to be read.
+pub(crate) fn read_head(stream: &mut impl BufRead) -> io::Result<Response> {
+    let status_line = read_line(stream)?;
+    let status = status_line
+        .strip_prefix("HTTP/1.")
+        .and_then(|rest| rest.split(' ').nth(1)?.parse().ok())
+        .ok_or_else(|| invalid(&status_line))?;
+    let mut headers = Vec::new();
+    loop {
+        let line = read_line(stream)?;
+        if line.is_empty() {
+            break;
+        }
+        let (name, value) = line.split_once(':').ok_or_else(|| invalid(&line))?;
+        headers.push((name.to_owned(), value.trim().to_owned()));
+    }
+    Ok(Response {
+        status,
+        headers,
+        body: Vec::new(),
+    })
+}
+
+pub(crate) fn read_line(stream: &mut impl BufRead) -> io::Result<String> {
     let mut line = String::new();
     stream.read_line(&mut line)?;
     match line.strip_suffix("\r\n") {
@@ -102,7 +120,7 @@ fn read_line(stream: &mut impl BufRead) -> io::Result<String> {
     }
 }
 
-fn invalid(text: &str) -> io::Error {
+pub(crate) fn invalid(text: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
         format!("not expected in a response: {text:?}"),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use slipstream_bench::processor::process_cpu_time;
 use slipstream_integration::process::{descriptors, is_running, quit};
+use slipstream_integration::sockets::sockets;
 use slipstream_integration::{
     Authority, Begun, Build, Client, Configuration, KeyType, Nginx, Offer, Stopped, Visitors,
     each_build, eventually, unused_address,
@@ -242,11 +243,11 @@ impl Site {
         if module {
             return Begun::many_in_flight(nginx, &client, self.in_flight);
         }
-        let worker = nginx.workers()[0];
-        let before = descriptors(worker);
         let begun = Begun::many(nginx, &client, self.in_flight);
         eventually("all are accepted", || {
-            descriptors(worker) >= before + self.in_flight
+            sockets(self.address)
+                .iter()
+                .all(|socket| !socket.is_listening || socket.queued == 0)
         });
         begun
     }

@@ -9,10 +9,14 @@ use anyhow::{Context, Result, bail};
 use crate::build::{MODULE, PROVIDER, Product, root};
 use crate::{nginx, process};
 
-/// The file name of the engine's unit for systemd.
-const UNIT: &str = "slipstream-engine.service";
+/// The units for systemd: the engine, and the terminator with its sockets.
+const UNITS: [&str; 3] = [
+    "slipstream-engine.service",
+    "slipstream-serve.service",
+    "slipstream-serve.socket",
+];
 
-/// Installs module, provider, command and unit, and prints the lines for nginx.conf.
+/// Installs module, provider, command and units, and prints the lines for nginx.conf.
 pub(crate) fn install() -> Result<()> {
     let product = Product::expected(&nginx::debian()?);
     for file in [&product.command, &product.provider, &product.module] {
@@ -27,12 +31,15 @@ pub(crate) fn install() -> Result<()> {
     copy(&product.module, &places.module, 0o644)?;
     copy(&product.provider, &places.provider, 0o644)?;
     copy(&product.command, &places.command, 0o755)?;
-    let unit = root().join("crates/cli/systemd").join(UNIT);
-    copy(&unit, &places.unit, 0o644)?;
+    for (name, place) in UNITS.iter().zip(&places.units) {
+        copy(&root().join("crates/cli/systemd").join(name), place, 0o644)?;
+    }
     println!(
         "\nAdd to the top of nginx.conf:\n  load_module modules/{MODULE};\nand inside its http block:\n  \
          slipstream on;\nthen check with `slipstream doctor` and `nginx -t`, and reload nginx.\n\n\
-         For an engine that computes for several servers:\n  systemctl enable --now slipstream-engine"
+         For an engine that computes for several servers:\n  systemctl enable --now slipstream-engine\n\n\
+         To terminate TLS for other servers, write /etc/slipstream/serve.toml (docs/serve.md), then:\n  \
+         systemctl enable --now slipstream-serve"
     );
     Ok(())
 }
@@ -40,13 +47,8 @@ pub(crate) fn install() -> Result<()> {
 /// Removes what [`install`] has copied.
 pub(crate) fn uninstall() -> Result<()> {
     let places = Places::find()?;
-    let files = [
-        &places.unit,
-        &places.command,
-        &places.provider,
-        &places.module,
-    ];
-    for file in files {
+    let others = [&places.command, &places.provider, &places.module];
+    for file in places.units.iter().chain(others) {
         match fs::remove_file(file) {
             Ok(()) => println!("removed {}", file.display()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -63,7 +65,7 @@ struct Places {
     module: PathBuf,
     provider: PathBuf,
     command: PathBuf,
-    unit: PathBuf,
+    units: [PathBuf; 3],
 }
 
 impl Places {
@@ -80,7 +82,7 @@ impl Places {
             module: below("/usr/lib/nginx/modules").join(MODULE),
             provider: below(modules).join(PROVIDER),
             command: below("/usr/local/bin/slipstream"),
-            unit: below("/usr/local/lib/systemd/system").join(UNIT),
+            units: UNITS.map(|name| below("/usr/local/lib/systemd/system").join(name)),
         })
     }
 }

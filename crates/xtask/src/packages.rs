@@ -17,17 +17,26 @@ pub(crate) const BUILD: &[&str] = &[
     "pkg-config",
     "clang",
     "libclang-dev",
+    // igzip is built with these.
+    "autoconf",
+    "automake",
+    "libtool",
+    "nasm",
 ];
 
 /// What the demonstration uses beside that.
 pub(crate) const DEMO: &[&str] = &["curl", "openssl"];
 
-/// Clients and tools of the tests.
+/// Clients, servers and tools of the tests and measurements.
 pub(crate) const TEST: &[&str] = &[
     "apache2-utils",
+    "chromium",
     "haproxy",
+    "hitch",
     "nghttp2-client",
     "python3",
+    "squid-openssl",
+    "varnish",
     "valgrind",
     "libc6-dbg",
 ];

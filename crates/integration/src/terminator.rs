@@ -1,0 +1,305 @@
+//! A running `slipstream serve`.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+
+use rustix::process::Signal;
+use slipstream_bench::scratch::ScratchDirectory;
+
+use crate::engine::executable;
+use crate::http::fetch;
+use crate::nginx::{new_directory, send};
+use crate::process::is_running;
+use crate::wait::holds_in_time;
+use crate::{Credentials, Response, unused_address};
+
+/// The configuration file of a test.
+#[derive(Clone, Debug, Default)]
+pub struct TerminatorConfiguration {
+    main: String,
+    listeners: String,
+}
+
+impl TerminatorConfiguration {
+    /// One event loop, and no listener yet.
+    pub fn new() -> Self {
+        Self::default().main("workers = 1")
+    }
+
+    /// Adds keys to the beginning of the file, and tables behind them.
+    pub fn main(mut self, text: &str) -> Self {
+        self.main = match text.starts_with('[') {
+            true => format!("{}\n{text}", self.main),
+            // Keys have to come before tables.
+            false => format!("{text}\n{}", self.main),
+        };
+        self
+    }
+
+    /// Adds a listener: where, with which certificates, and what else.
+    pub fn listener(mut self, address: SocketAddr, all: &[&Credentials], text: &str) -> Self {
+        let certificates: Vec<String> = all
+            .iter()
+            .map(|credentials| {
+                format!(
+                    "{{ certificate = {:?}, key = {:?} }}",
+                    credentials.certificate_file, credentials.key_file
+                )
+            })
+            .collect();
+        write!(
+            self.listeners,
+            "[[listener]]\nlisten = \"{address}\"\ncertificates = [{}]\n{text}\n",
+            certificates.join(", ")
+        )
+        .expect("memory takes it");
+        self
+    }
+
+    fn render(&self, metrics: SocketAddr) -> String {
+        let Self { main, listeners } = self;
+        format!("{main}\n[metrics]\nlisten = \"{metrics}\"\n{listeners}")
+    }
+}
+
+/// A terminator that belongs to one test. Dropped, it is asked to end, and must.
+pub struct Terminator {
+    scratch: ScratchDirectory,
+    child: Child,
+    metrics: SocketAddr,
+}
+
+impl Terminator {
+    /// Starts it, and waits until it serves.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn start(configuration: &TerminatorConfiguration) -> Self {
+        Self::start_with(configuration, Vec::new())
+    }
+
+    /// The same with sockets that listen already, passed as systemd does.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn start_with(configuration: &TerminatorConfiguration, sockets: Vec<OwnedFd>) -> Self {
+        let scratch = new_directory();
+        let metrics = unused_address();
+        fs::write(scratch.file(CONFIGURATION), configuration.render(metrics))
+            .expect("a file in the scratch directory");
+        let output = |name| File::create(scratch.file(name)).expect("a file of our own");
+        let mut command = activated(sockets);
+        command
+            .arg(executable())
+            .args(["serve", "--config"])
+            .arg(scratch.file(CONFIGURATION))
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(output(OUTPUT))
+            .stderr(output(ERRORS));
+        let child = command.spawn().expect("setpriv, of util-linux, can be run");
+        let mut terminator = Self {
+            scratch,
+            child,
+            metrics,
+        };
+        let started =
+            holds_in_time(|| terminator.output().contains("serving on") || terminator.has_ended());
+        assert!(
+            started && !terminator.has_ended(),
+            "the terminator has not started:\n{}",
+            terminator.errors()
+        );
+        terminator
+    }
+
+    /// What it says of a configuration that it does not take.
+    ///
+    /// # Panics
+    /// If it starts.
+    pub fn refused(configuration: &TerminatorConfiguration) -> String {
+        let scratch = new_directory();
+        fs::write(
+            scratch.file(CONFIGURATION),
+            configuration.render(unused_address()),
+        )
+        .expect("a file in the scratch directory");
+        let mut command = Command::new(executable());
+        command
+            .args(["serve", "--config"])
+            .arg(scratch.file(CONFIGURATION));
+        let finished = crate::programs::finish(&mut command, b"");
+        assert!(!finished.success, "it has started: {}", finished.output);
+        finished.errors
+    }
+
+    /// Its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Writes another configuration, and has it read. Returns when it is in use.
+    ///
+    /// # Panics
+    /// If it is not taken.
+    pub fn reload(&self, configuration: &TerminatorConfiguration) {
+        let before = self.errors().matches(RELOADED).count();
+        self.try_reload(configuration);
+        let reloaded = holds_in_time(|| self.errors().matches(RELOADED).count() > before);
+        assert!(reloaded, "not reloaded:\n{}", self.errors());
+    }
+
+    /// Writes another configuration, and has it read.
+    ///
+    /// # Panics
+    /// If the process has gone.
+    pub fn try_reload(&self, configuration: &TerminatorConfiguration) {
+        fs::write(
+            self.scratch.file(CONFIGURATION),
+            configuration.render(self.metrics),
+        )
+        .expect("a file in the scratch directory");
+        self.signal(Signal::HUP);
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn signal(&self, signal: Signal) {
+        send(self.process(), signal);
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Panics
+    /// If it does not end.
+    pub fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        let ended = holds_in_time(|| {
+            status = self.child.try_wait().expect("a child can be waited for");
+            status.is_some()
+        });
+        assert!(ended, "does not end:\n{}", self.errors());
+        status.expect("it has ended")
+    }
+
+    /// A page of the metrics listener.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    pub fn page(&self, path: &str) -> Response {
+        fetch(self.metrics, "GET", path).expect("the metrics listener answers")
+    }
+
+    /// The sum of a metric over all labels that contain `labels`.
+    ///
+    /// # Panics
+    /// If there is no such metric.
+    pub fn metric(&self, name: &str, labels: &str) -> u64 {
+        let page = self.page("/metrics");
+        let values: Vec<f64> = page
+            .text()
+            .lines()
+            .filter_map(|line| line.strip_prefix(name))
+            .filter(|rest| rest.starts_with([' ', '{']) && rest.contains(labels))
+            .filter_map(|rest| rest.rsplit(' ').next()?.parse().ok())
+            .collect();
+        assert!(!values.is_empty(), "no {name} {labels} in {}", page.text());
+        values.iter().sum::<f64>() as u64
+    }
+
+    /// Operations computed in lanes.
+    pub fn lane_operations(&self) -> u64 {
+        self.metric("slipstream_serve_lane_operations_total", "")
+    }
+
+    /// What it has written to standard error.
+    pub fn errors(&self) -> String {
+        fs::read_to_string(self.scratch.file(ERRORS)).unwrap_or_default()
+    }
+
+    /// A file that it may write.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.scratch.file(name)
+    }
+
+    fn output(&self) -> String {
+        fs::read_to_string(self.scratch.file(OUTPUT)).unwrap_or_default()
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.child
+            .try_wait()
+            .expect("a child can be waited for")
+            .is_some()
+    }
+}
+
+const CONFIGURATION: &str = "serve.toml";
+const OUTPUT: &str = "output";
+const ERRORS: &str = "errors";
+const RELOADED: &str = ": serving on ";
+
+/// A command that runs what is added to it, and passes it `sockets`.
+fn activated(sockets: Vec<OwnedFd>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]);
+    if !sockets.is_empty() {
+        // systemd names the process that is meant, which is known once it runs.
+        let count = sockets.len();
+        command
+            .args(["sh", "-c"])
+            .arg(format!("LISTEN_PID=$$ LISTEN_FDS={count} exec \"$@\""))
+            .arg("sh");
+        // SAFETY: dup2 is async-signal-safe, and nothing else is called between fork and exec.
+        unsafe {
+            command.pre_exec(move || pass(&sockets));
+        }
+    }
+    command
+}
+
+/// The first descriptor that systemd passes.
+const FIRST: i32 = 3;
+
+fn pass(sockets: &[OwnedFd]) -> std::io::Result<()> {
+    use std::os::fd::{AsRawFd, FromRawFd};
+    for (socket, number) in sockets.iter().zip(FIRST..) {
+        if socket.as_raw_fd() == number {
+            rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::empty())?;
+            continue;
+        }
+        // SAFETY: in the child, before it becomes another program; whatever had the number is not used any more.
+        let mut place = unsafe { OwnedFd::from_raw_fd(number) };
+        rustix::io::dup2(socket, &mut place)?;
+        std::mem::forget(place);
+    }
+    Ok(())
+}
+
+impl Drop for Terminator {
+    fn drop(&mut self) {
+        if is_running(self.process()) {
+            self.signal(Signal::TERM);
+        }
+        let ended = holds_in_time(|| self.has_ended());
+        if !ended {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        let errors = self.errors();
+        if thread::panicking() {
+            eprintln!("slipstream serve has said:\n{errors}");
+        } else {
+            assert!(ended, "the terminator does not end:\n{errors}");
+            assert!(!errors.contains("panicked"), "{errors}");
+        }
+    }
+}

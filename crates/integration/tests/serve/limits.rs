@@ -1,0 +1,120 @@
+//! What is refused, and what takes too long.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use slipstream_integration::{Begun, KeyType, Offer, eventually};
+
+use crate::abuse::expect_rest;
+use crate::site::Site;
+
+#[test]
+fn connections_beyond_the_limit_are_refused() {
+    let site = Site::http(&[KeyType::EcdsaP256], "[limits]\nconnections = 3");
+    let client = site.client(&Offer::tls13());
+    let mut open: Vec<_> = (0..3).map(|_| client.connect().unwrap()).collect();
+    assert!(client.connect().is_err());
+    assert!(
+        site.terminator
+            .metric("slipstream_serve_refused_connections_total", "connections")
+            >= 1
+    );
+    assert_eq!(open.pop().unwrap().get("/").unwrap().text(), "served");
+    // There is room for another one.
+    eventually("there is room", || client.get("/").is_ok());
+    drop(open);
+}
+
+#[test]
+fn an_address_that_comes_too_often_is_refused() {
+    let site = Site::http(
+        &[KeyType::EcdsaP256],
+        "[limits]\nconnections_per_second = 5",
+    );
+    let client = site.client(&Offer::tls13());
+    let served = (0..40).filter(|_| client.get("/").is_ok()).count();
+    assert!((5..40).contains(&served), "{served}");
+    assert!(
+        site.terminator
+            .metric("slipstream_serve_refused_connections_total", "rate")
+            > 0
+    );
+    eventually("time passes", || client.get("/").is_ok());
+}
+
+#[test]
+fn handshakes_beyond_the_limit_wait() {
+    let site = Site::http(
+        &[KeyType::EcdsaP256],
+        "[limits]\nhandshakes = 2\nhandshake_timeout = \"2s\"",
+    );
+    let client = site.client(&Offer::tls13());
+    let hello = slipstream_integration::abuse::client_hello(&client);
+    // Who only connects, or has not said all that it wants, takes nobody's place.
+    let _halves: Vec<TcpStream> = (0..8)
+        .map(|number| {
+            let mut half = TcpStream::connect(site.address).unwrap();
+            half.write_all(&hello[..number * hello.len() / 8]).unwrap();
+            half
+        })
+        .collect();
+    client.get("/").unwrap();
+    // Two that do not go on keep a third waiting, until their time is over.
+    let begun: Vec<Begun> = (0..2).map(|_| Begun::new(&client).unwrap()).collect();
+    eventually("a third is served", || client.get("/").is_ok());
+    assert!(
+        site.terminator
+            .metric("slipstream_serve_failed_handshakes_total", "timed_out")
+            >= 1
+    );
+    drop(begun);
+    expect_rest(&site);
+}
+
+#[test]
+fn a_slow_handshake_ends() {
+    let site = Site::http(
+        &[KeyType::EcdsaP256],
+        "[limits]\nhandshake_timeout = \"500ms\"",
+    );
+    let mut silent = TcpStream::connect(site.address).unwrap();
+    expect_end(&mut silent);
+    let hello = slipstream_integration::abuse::client_hello(&site.client(&Offer::tls13()));
+    let mut half = TcpStream::connect(site.address).unwrap();
+    half.write_all(&hello[..hello.len() / 2]).unwrap();
+    expect_end(&mut half);
+    assert_eq!(
+        site.terminator
+            .metric("slipstream_serve_failed_handshakes_total", "timed_out"),
+        2
+    );
+    expect_rest(&site);
+}
+
+#[test]
+fn idle_connections_and_slow_headers_end() {
+    let site = Site::http(
+        &[KeyType::EcdsaP256],
+        "[limits]\nidle_timeout = \"500ms\"\nheader_timeout = \"500ms\"",
+    );
+    let client = site.client(&Offer::tls13());
+    let idle = client.connect().unwrap();
+    let mut asked = client.connect().unwrap();
+    asked.get("/").unwrap();
+    let mut slow = client.connect().unwrap();
+    slow.send(b"GET / HTTP/1.1\r\nHost: ").unwrap();
+    expect_rest(&site);
+    drop((idle, asked, slow));
+}
+
+fn expect_end(stream: &mut TcpStream) {
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+    }
+}

@@ -1,6 +1,7 @@
 //! Handshakes that have begun, so that something can happen to the server before they go on.
 
 use std::io;
+use std::iter;
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
@@ -50,9 +51,21 @@ impl Begun {
     /// # Panics
     /// If the kernel does not take the connections.
     pub fn many(nginx: &Nginx, client: &Client, count: usize) -> Vec<Self> {
+        Self::one_of_each(nginx, iter::repeat_n(client, count))
+    }
+
+    /// As [`Begun::many`], one handshake of each client.
+    ///
+    /// # Panics
+    /// If the kernel does not take the connections.
+    pub fn one_of_each<'a>(
+        nginx: &Nginx,
+        clients: impl IntoIterator<Item = &'a Client>,
+    ) -> Vec<Self> {
         let _stopped = Stopped::new(nginx.workers());
-        (0..count)
-            .map(|_| Self::new(client).expect("the server's queue has room"))
+        clients
+            .into_iter()
+            .map(|client| Self::new(client).expect("the server's queue has room"))
             .collect()
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use openssl::pkey::Id;
 use slipstream_integration::{
-    Authority, Build, Client, ClientError, Configuration, KeyType, Lanes, Nginx, Offer,
+    Authority, Begun, Build, Client, ClientError, Configuration, KeyType, Lanes, Nginx, Offer,
     concurrently, each_build, unused_address,
 };
 
@@ -59,31 +59,42 @@ fn every_name_gets_its_own_key(build: Build) {
     const NAMES: [&str; 3] = ["one.test", "two.test", "three.test"];
     let authority = Authority::new();
     let address = unused_address();
-    let configuration = NAMES
-        .iter()
-        .fold(Configuration::new(), |configuration, name| {
+    let configuration = NAMES.iter().fold(
+        Configuration::new().events("multi_accept on;"),
+        |configuration, name| {
             let credentials = authority.issue_for(&KeyType::Rsa(2048).generate(), &[name]);
             configuration.server(
                 format!("{address} ssl"),
                 &[&credentials],
                 format!("server_name {name}; {PAGE}"),
             )
-        });
+        },
+    );
     let nginx = Nginx::start(build, &configuration);
+    // The certificate is verified for the name; a signature with another key would not verify.
+    let client = |offer: &Offer, name| {
+        let offer = offer.clone().name(name).roots(authority.certificate());
+        Client::new(address, &offer)
+    };
     let offers = [Offer::tls13(), Offer::rsa_key_exchange()];
-    let connections = concurrently(60, |number| {
+    concurrently(60, |number| {
         let name = NAMES[number % NAMES.len()];
-        // The certificate is verified for the name; a signature with another key would not verify.
-        let offer = offers[number % offers.len()].clone().name(name);
-        let client = Client::new(address, &offer.roots(authority.certificate()));
+        let client = client(&offers[number % offers.len()], name);
         assert_eq!(client.get("/").unwrap().text(), name);
     });
-    let metrics = nginx.settled();
-    assert_eq!(metrics.lane_operations(), connections.len() as u64);
-    assert!(
-        metrics.batches() < metrics.lane_operations(),
-        "keys share batches"
-    );
+    let before = nginx.settled();
+    assert_eq!(before.lane_operations(), 60);
+
+    // Lanes do not compute this group, so that there are no batches of key exchanges.
+    let offer = Offer::tls13().groups("P-521");
+    let clients = NAMES.map(|name| client(&offer, name));
+    for (begun, name) in Begun::one_of_each(&nginx, &clients).into_iter().zip(NAMES) {
+        let mut connection = begun.complete().unwrap();
+        assert_eq!(connection.get("/").unwrap().text(), name);
+    }
+    let after = nginx.settled();
+    assert_eq!(after.lane_operations() - before.lane_operations(), 3);
+    assert_eq!(after.batches() - before.batches(), 1, "keys share batches");
 }
 
 fn slipstream_off_for_one_name(build: Build) {

@@ -1,23 +1,57 @@
 //! Where results go.
 
+use std::fmt::Display;
 use std::fs;
-use std::path::Path;
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::Serialize;
+use slipstream_bench::Error;
 
-/// Writes `value` as JSON to a file, or to standard output for `-`.
-pub fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(value).context("cannot encode the result")?;
-    text.push('\n');
-    if path == Path::new("-") {
-        print!("{text}");
-        return Ok(());
+/// Writes `value` as JSON to the file `json`, if there is one, and as a table to standard output, unless `json` is `-`:
+/// standard output is then for the JSON.
+///
+/// # Errors
+/// If the file or standard output cannot be written.
+pub fn write(json: Option<&Path>, value: &(impl Display + Serialize)) -> anyhow::Result<()> {
+    if let Some(path) = json {
+        let mut text = serde_json::to_string_pretty(value).context("cannot encode the result")?;
+        text.push('\n');
+        if path == Path::new("-") {
+            return print(&text);
+        }
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    print(value)
 }
 
-/// Whether standard output is kept for JSON, so that the table must go elsewhere.
-pub fn is_standard_output(path: Option<&Path>) -> bool {
-    path == Some(Path::new("-"))
+/// As [`write()`], after a report, which `write_report` writes, in the folder `out`, if there is one.
+///
+/// # Errors
+/// If a file or standard output cannot be written.
+pub fn write_with_report<O: Display + Serialize>(
+    out: Option<&Path>,
+    json: Option<&Path>,
+    outcome: &O,
+    write_report: impl FnOnce(&O, &Path) -> Result<Vec<PathBuf>, Error>,
+) -> anyhow::Result<()> {
+    if let Some(directory) = out {
+        for path in write_report(outcome, directory)? {
+            eprintln!("wrote {}", path.display());
+        }
+    }
+    write(json, outcome)
+}
+
+/// Prints `text` as it is. A reader that has seen enough, as `head` has, is no error.
+///
+/// # Errors
+/// If standard output cannot be written.
+pub fn print(text: &(impl Display + ?Sized)) -> anyhow::Result<()> {
+    let mut output = io::stdout().lock();
+    match write!(output, "{text}").and_then(|()| output.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("cannot write to standard output"),
+    }
 }

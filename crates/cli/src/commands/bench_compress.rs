@@ -78,17 +78,12 @@ impl BenchCompress {
             done += 1;
             print_progress(done, total, row);
         })?;
-        if let Some(directory) = &self.out {
-            for path in write_report(&outcome, directory)? {
-                eprintln!("wrote {}", path.display());
-            }
-        }
-        if let Some(path) = &self.json {
-            output::write_json(path, &outcome)?;
-        }
-        if !output::is_standard_output(self.json.as_deref()) {
-            print!("{outcome}");
-        }
+        output::write_with_report(
+            self.out.as_deref(),
+            self.json.as_deref(),
+            &outcome,
+            write_report,
+        )?;
         Ok(ExitCode::SUCCESS)
     }
 

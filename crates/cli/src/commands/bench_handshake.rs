@@ -112,12 +112,7 @@ impl BenchHandshake {
             eprintln!("{server} is not measured with {}: {reason}", suite.name);
         }
         let outcome = experiment.run(print_progress)?;
-        if let Some(path) = &self.json {
-            output::write_json(path, &outcome)?;
-        }
-        if !output::is_standard_output(self.json.as_deref()) {
-            print!("{outcome}");
-        }
+        output::write(self.json.as_deref(), &outcome)?;
         Ok(match outcome.errors() {
             0 => ExitCode::SUCCESS,
             _ => ExitCode::FAILURE,

@@ -88,12 +88,7 @@ impl BenchKernels {
             },
         }
         .run(print_progress)?;
-        if let Some(path) = &self.json {
-            output::write_json(path, &outcome)?;
-        }
-        if !output::is_standard_output(self.json.as_deref()) {
-            print!("{outcome}");
-        }
+        output::write(self.json.as_deref(), &outcome)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,5 +1,6 @@
 //! `slipstream bench load`.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -90,12 +91,7 @@ impl BenchLoad {
             None => load.run()?,
         };
         let summary = Summary::of(&load, &report);
-        if let Some(path) = &self.json {
-            output::write_json(path, &summary)?;
-        }
-        if !output::is_standard_output(self.json.as_deref()) {
-            summary.print(&report);
-        }
+        output::write(self.json.as_deref(), &summary)?;
         Ok(match report.failures.total() {
             0 => ExitCode::SUCCESS,
             _ => ExitCode::FAILURE,
@@ -115,6 +111,8 @@ struct Summary {
     client_share: f64,
     client_cpu_us: f64,
     errors: u64,
+    #[serde(skip)]
+    failures: String,
 }
 
 impl Summary {
@@ -130,23 +128,29 @@ impl Summary {
             client_share: report.client_share(),
             client_cpu_us: report.client_cpu.as_secs_f64() * 1e6 / report.handshakes as f64,
             errors: report.failures.total(),
+            failures: report.failures.to_string(),
         }
     }
+}
 
-    fn print(&self, report: &Report) {
-        println!(
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
             "{} handshakes in {:.2} s: {:.0} per second",
             self.handshakes, self.seconds, self.handshakes_per_s
-        );
-        println!(
+        )?;
+        writeln!(
+            f,
             "latency: p50 {:.0} us, p99 {:.0} us",
             self.p50_us, self.p99_us
-        );
-        println!(
+        )?;
+        writeln!(
+            f,
             "load generator: {:.0} us of CPU per handshake, {:.0}% of a core",
             self.client_cpu_us,
             self.client_share * 100.0
-        );
-        println!("failed connections: {}", report.failures);
+        )?;
+        writeln!(f, "failed connections: {}", self.failures)
     }
 }

@@ -67,20 +67,14 @@ impl Demo {
             load_core,
         }
         .run(print_progress)?;
-        if let Some(path) = &self.json {
-            output::write_json(path, &outcome)?;
-        }
-        println!(
-            "\n{}; {}",
+        output::print(&format_args!(
+            "\n{}; {}\n{}; load generator with {}\n\n",
             outcome.machine.cpu,
-            outcome.machine.features.join(" ")
-        );
-        println!(
-            "{}; load generator with {}\n",
+            outcome.machine.features.join(" "),
             outcome.machine.nginx.as_deref().unwrap_or("nginx"),
             outcome.machine.openssl
-        );
-        print!("{outcome}");
+        ))?;
+        output::write(self.json.as_deref(), &outcome)?;
         Ok(match outcome.errors() {
             0 => ExitCode::SUCCESS,
             _ => ExitCode::FAILURE,

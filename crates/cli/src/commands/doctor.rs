@@ -102,12 +102,7 @@ impl Doctor {
         checks.push(check_locked_memory(getrlimit(Resource::Memlock).current));
 
         let findings = Findings { machine, checks };
-        if let Some(path) = &self.json {
-            output::write_json(path, &findings)?;
-        }
-        if !output::is_standard_output(self.json.as_deref()) {
-            print!("{findings}");
-        }
+        output::write(self.json.as_deref(), &findings)?;
         Ok(findings.exit_code())
     }
 

@@ -50,17 +50,12 @@ impl Options {
         errors: u64,
         write_report: impl FnOnce(&O, &Path) -> Result<Vec<PathBuf>, Error>,
     ) -> anyhow::Result<ExitCode> {
-        if let Some(directory) = &self.out {
-            for path in write_report(outcome, directory)? {
-                eprintln!("wrote {}", path.display());
-            }
-        }
-        if let Some(path) = &self.json {
-            output::write_json(path, outcome)?;
-        }
-        if !output::is_standard_output(self.json.as_deref()) {
-            print!("{outcome}");
-        }
+        output::write_with_report(
+            self.out.as_deref(),
+            self.json.as_deref(),
+            outcome,
+            write_report,
+        )?;
         Ok(match errors {
             0 => ExitCode::SUCCESS,
             _ => ExitCode::FAILURE,

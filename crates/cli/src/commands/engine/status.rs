@@ -10,6 +10,8 @@ use serde_json::Value;
 use slipstream_offload::device::Connection;
 use slipstream_offload::device::message::{ToClient, ToEngine};
 
+use crate::output;
+
 /// Longer than a busy engine takes to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -40,18 +42,19 @@ impl Status {
             bail!("the engine at {socket} has answered something else");
         };
         if self.json {
-            println!("{text}");
+            output::print(&format_args!("{text}\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
         let figures: Value = serde_json::from_str(&text)
             .with_context(|| format!("the engine at {socket} has answered no JSON"))?;
-        print(&figures);
+        output::print(&describe(&figures))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn print(figures: &Value) {
-    let line = |name: &str, text: String| println!("{name:<13}{text}");
+fn describe(figures: &Value) -> String {
+    let mut lines = String::new();
+    let mut line = |name: &str, text: String| lines += &format!("{name:<13}{text}\n");
     let number = |name: &str| figures[name].as_u64().unwrap_or(0);
     line(
         "clients",
@@ -109,6 +112,7 @@ fn print(figures: &Value) {
             number("malformed_rings")
         ),
     );
+    lines
 }
 
 fn histogram(fill: &Value) -> String {

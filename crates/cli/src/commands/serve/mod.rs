@@ -13,6 +13,8 @@ use slipstream_terminator::Configuration;
 use slipstream_terminator::configuration::check::{Findings, findings};
 use slipstream_terminator::configuration::file;
 
+use crate::output;
+
 /// Terminate TLS for servers that cannot do it asynchronously themselves
 ///
 /// Accepts TLS, and hands each connection to a backend: its bytes, or its HTTP requests; or answers requests with files. It runs
@@ -93,16 +95,18 @@ impl Serve {
                 warnings: found.warnings,
                 summary,
             };
-            println!("{}", serde_json::to_string_pretty(&report)?);
+            let text = serde_json::to_string_pretty(&report)?;
+            output::print(&format_args!("{text}\n"))?;
         } else if is_fine {
-            println!("configuration is fine: {}", summary.unwrap_or_default());
+            let summary = summary.unwrap_or_default();
+            output::print(&format_args!("configuration is fine: {summary}\n"))?;
         } else {
-            for error in found.errors {
-                println!("error: {error}");
-            }
-            for warning in found.warnings {
-                println!("warning: {warning}");
-            }
+            let errors = found.errors.iter().map(|text| format!("error: {text}\n"));
+            let warnings = found
+                .warnings
+                .iter()
+                .map(|text| format!("warning: {text}\n"));
+            output::print(&errors.chain(warnings).collect::<String>())?;
         }
         Ok(if is_fine {
             ExitCode::SUCCESS

@@ -138,15 +138,21 @@ fn requests_and_connections_are_logged() {
         connection.read_response().unwrap();
         drop(connection);
         eventually("the request is logged", || log().lines().count() == 1);
+        let mut connection = Client::new(http, &offer).connect().unwrap();
+        connection.send(b"no request\r\n\r\n").unwrap();
+        assert_eq!(connection.read_response().unwrap().status, 400);
+        drop(connection);
+        eventually("nonsense is logged", || log().lines().count() == 2);
         Client::new(tcp, &offer).get("/").unwrap();
-        eventually("both are logged", || log().lines().count() == 2);
+        eventually("all are logged", || log().lines().count() == 3);
         let text = log();
         let lines: Vec<&str> = text.lines().collect();
         match format {
             "combined" => {
                 let end = r#""GET /page?a=b HTTP/1.1" 200 6 "-" "a\x22b""#;
                 assert!(lines[0].ends_with(end), "{text}");
-                assert!(lines[1].starts_with("127.0.0.1 - - ["), "{text}");
+                assert!(lines[1].ends_with(r#""-" 400 0 "-" "-""#), "{text}");
+                assert!(lines[2].starts_with("127.0.0.1 - - ["), "{text}");
             }
             _ => {
                 let request: serde_json::Value = serde_json::from_str(lines[0]).unwrap();
@@ -156,7 +162,12 @@ fn requests_and_connections_are_logged() {
                 assert_eq!(request["tls_version"], "TLSv1.3");
                 assert_eq!(request["server_name"], "localhost");
                 assert_eq!(request["backend"], backend.to_string());
-                let connection: serde_json::Value = serde_json::from_str(lines[1]).unwrap();
+                let nonsense: serde_json::Value = serde_json::from_str(lines[1]).unwrap();
+                assert_eq!(
+                    (&nonsense["status"], nonsense.get("method")),
+                    (&400.into(), None)
+                );
+                let connection: serde_json::Value = serde_json::from_str(lines[2]).unwrap();
                 assert_eq!(connection["client"], "127.0.0.1");
                 assert!(connection["sent_bytes"].as_u64().unwrap() > 0);
             }

@@ -36,7 +36,7 @@ pub async fn watch(backend: &Backend, how: &Health, settings: &Upstream) {
         if is_well(backend, path, settings, limit).await {
             failures = 0;
             if !backend.answers() {
-                eprintln!("backend {} is well again", backend.name());
+                eprintln!("slipstream serve: backend {} is well again", backend.name());
             }
             backend.set_answers(true);
         } else {
@@ -44,7 +44,7 @@ pub async fn watch(backend: &Backend, how: &Health, settings: &Upstream) {
             if failures >= FAILURES_UNTIL_DOWN {
                 if backend.answers() {
                     eprintln!(
-                        "backend {} does not answer health checks: it gets no connections until it does",
+                        "slipstream serve: backend {} does not answer health checks: it gets no connections until it does",
                         backend.name()
                     );
                 }

@@ -58,12 +58,8 @@ pub struct Entry {
 /// A request of HTTP and its response. Texts are as the client sent them; whoever writes them escapes them.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The method.
-    pub method: String,
-    /// Path and query.
-    pub target: String,
-    /// Such as `HTTP/2.0`.
-    pub version: &'static str,
+    /// What was asked; `None` if it could not be read, or was not complete in time.
+    pub line: Option<RequestLine>,
     /// The status of the response.
     pub status: u16,
     /// The header of that name.
@@ -72,6 +68,17 @@ pub struct Request {
     pub user_agent: Option<String>,
     /// The header of that name, or `:authority`.
     pub host: Option<String>,
+}
+
+/// The first line of a request.
+#[derive(Clone, Debug)]
+pub struct RequestLine {
+    /// The method.
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+    /// Such as `HTTP/2.0`.
+    pub version: &'static str,
 }
 
 impl AccessLog {

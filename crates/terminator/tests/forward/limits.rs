@@ -103,6 +103,7 @@ async fn a_header_that_does_not_end_is_not_waited_for() {
     read_rest(&mut client).await;
     task.await.unwrap();
     assert_eq!(backend.connections(), 0);
+    assert_eq!(site.client_errors(), 1, "counted as 408");
 }
 
 #[tokio::test]
@@ -168,12 +169,15 @@ async fn a_long_header_is_refused() {
         "X: 1\r\n".repeat(200)
     );
     for request in [long, many] {
-        let mut client = site.connect();
+        let (mut client, task) = site.connect_as(connection());
         client.write_all(request.as_bytes()).await.unwrap();
         let head = read_head(&mut client).await.unwrap();
         assert!(head.starts_with("HTTP/1.1 431"), "{head}");
+        drop(client);
+        task.await.unwrap();
     }
     assert_eq!(backend.connections(), 0);
+    assert_eq!(site.client_errors(), 2);
 }
 
 #[tokio::test]

@@ -52,6 +52,11 @@ impl Site {
         (client, self.serve(server, connection))
     }
 
+    /// How many responses there were with a status of 400 to 499.
+    pub fn client_errors(&self) -> u64 {
+        self.metrics.responses[3].get()
+    }
+
     /// The task that serves `stream`.
     pub fn serve<S>(&self, stream: S, connection: Connection) -> JoinHandle<()>
     where

@@ -74,6 +74,19 @@ impl Activity {
         self.progress.store(milliseconds(), Ordering::Relaxed);
     }
 
+    /// For how long a header has been read that is not complete.
+    pub fn header_duration(&self) -> Duration {
+        match self.header_began.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            began => Duration::from_millis(milliseconds().saturating_sub(began)),
+        }
+    }
+
+    /// Whether a header has begun which is not complete, and nothing else goes on.
+    pub fn is_reading_header(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) == 0 && self.header_began.load(Ordering::Relaxed) != 0
+    }
+
     /// What the limits say now.
     pub fn verdict(&self, limits: &Limits) -> Verdict {
         let now = milliseconds();

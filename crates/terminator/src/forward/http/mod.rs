@@ -203,7 +203,10 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Polls `connection` until it has ended. It is told to end by `shut_down` when the process drains or when it is idle, and is cut off when
 /// its client stalls.
-async fn drive<C: Future>(connection: C, shut_down: fn(Pin<&mut C>), session: &Session) {
+async fn drive<C>(connection: C, shut_down: fn(Pin<&mut C>), session: &Session)
+where
+    C: Future<Output = hyper::Result<()>>,
+{
     let limits = &session.surroundings.limits;
     let mut connection = pin!(connection);
     let mut draining = session.surroundings.draining.clone();
@@ -217,8 +220,13 @@ async fn drive<C: Future>(connection: C, shut_down: fn(Pin<&mut C>), session: &S
     loop {
         tokio::select! {
             biased;
-            // What went wrong is the client's affair: it has been told, as far as that was possible.
-            _ = connection.as_mut() => return,
+            result = connection.as_mut() => {
+                // What else went wrong is the client's affair: it has been told, as far as that was possible.
+                if let Some(status) = result.err().as_ref().and_then(refusal) {
+                    record::refuse(session, status);
+                }
+                return;
+            }
             () = drained.as_mut(), if !is_ending => {
                 is_ending = true;
                 shut_down(connection.as_mut());
@@ -231,11 +239,25 @@ async fn drive<C: Future>(connection: C, shut_down: fn(Pin<&mut C>), session: &S
                         shut_down(connection.as_mut());
                         GOODBYE_TIMEOUT
                     }
+                    Verdict::Stalled if session.activity.is_reading_header() => {
+                        return record::refuse(session, StatusCode::REQUEST_TIMEOUT);
+                    }
                     Verdict::Idle | Verdict::Stalled => return,
                 };
                 timer.as_mut().reset(Instant::now() + next);
             }
         }
+    }
+}
+
+/// The status with which hyper has refused what it could not read of HTTP/1.1. It hands us no request then.
+fn refusal(error: &hyper::Error) -> Option<StatusCode> {
+    let is_long_target = || error.to_string().contains("URI too long");
+    match (error.is_parse(), error.is_parse_too_large()) {
+        (true, true) if is_long_target() => Some(StatusCode::URI_TOO_LONG),
+        (true, true) => Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+        (true, false) => Some(StatusCode::BAD_REQUEST),
+        (false, _) => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is counted and logged of a request.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use hyper::header::{HOST, HeaderName, REFERER, USER_AGENT};
 use hyper::{Request, StatusCode, Version};
@@ -10,7 +10,7 @@ use super::Session;
 use super::body::Meter;
 use crate::forward::tunnel::Traffic;
 use crate::forward::upstream::Lease;
-use crate::operations::access_log::{self, Entry};
+use crate::operations::access_log::{self, Entry, RequestLine};
 
 /// What nginx logs when a client has gone before there was a response.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
@@ -63,10 +63,7 @@ impl Record {
     /// The response has begun.
     pub fn set_status(&mut self, status: StatusCode) {
         self.status = status.as_u16();
-        let class = usize::from(self.status / 100);
-        if let Some(count) = self.session.surroundings.metrics.responses.get(class - 1) {
-            count.add(1);
-        }
+        count(&self.session, status);
     }
 
     /// Content has been handed over to be sent.
@@ -84,23 +81,14 @@ impl Record {
     }
 
     fn entry(&mut self) -> Option<Entry> {
-        let connection = &self.session.connection;
         let mut request = self.request.take()?;
         request.status = self.status;
+        let backend = self.backend.as_ref();
         Some(Entry {
-            time: self.time,
-            client: connection.client.ip(),
-            request: Some(request),
             sent_bytes: self.sent,
             received_bytes: self.meter.received(),
-            duration: self.began.elapsed(),
-            tls_version: connection.tls_version,
-            cipher_suite: connection.cipher_suite.clone(),
-            server_name: connection.server_name.clone(),
-            backend: self
-                .backend
-                .as_ref()
-                .map(|lease| lease.backend().name().to_owned()),
+            backend: backend.map(|lease| lease.backend().name().to_owned()),
+            ..entry(&self.session, request, self.time, self.began.elapsed())
         })
     }
 }
@@ -116,6 +104,52 @@ impl Drop for Record {
     }
 }
 
+/// Counts and logs what never became a request: its header could not be read, or did not come in time.
+pub fn refuse(session: &Session, status: StatusCode) {
+    count(session, status);
+    if let Some(log) = &session.surroundings.access_log {
+        let duration = session.activity.header_duration();
+        let request = access_log::Request {
+            line: None,
+            status: status.as_u16(),
+            referer: None,
+            user_agent: None,
+            host: None,
+        };
+        let began = SystemTime::now() - duration;
+        log.write(entry(session, request, began, duration));
+    }
+}
+
+fn count(session: &Session, status: StatusCode) {
+    let class = usize::from(status.as_u16() / 100);
+    if let Some(count) = session.surroundings.metrics.responses.get(class - 1) {
+        count.add(1);
+    }
+}
+
+/// Of a request without content.
+fn entry(
+    session: &Session,
+    request: access_log::Request,
+    time: SystemTime,
+    duration: Duration,
+) -> Entry {
+    let connection = &session.connection;
+    Entry {
+        time,
+        client: connection.client.ip(),
+        request: Some(request),
+        sent_bytes: 0,
+        received_bytes: 0,
+        duration,
+        tls_version: connection.tls_version,
+        cipher_suite: connection.cipher_suite.clone(),
+        server_name: connection.server_name.clone(),
+        backend: None,
+    }
+}
+
 fn describe<B>(request: &Request<B>) -> access_log::Request {
     let header = |name: HeaderName| {
         let value = request.headers().get(name)?;
@@ -125,13 +159,15 @@ fn describe<B>(request: &Request<B>) -> access_log::Request {
     let target = uri.path_and_query().map(|target| target.as_str());
     let authority = uri.authority().map(|authority| authority.as_str());
     access_log::Request {
-        method: request.method().to_string(),
-        target: target.or(authority).unwrap_or_default().to_owned(),
-        version: match request.version() {
-            Version::HTTP_10 => "HTTP/1.0",
-            Version::HTTP_2 => "HTTP/2.0",
-            _ => "HTTP/1.1",
-        },
+        line: Some(RequestLine {
+            method: request.method().to_string(),
+            target: target.or(authority).unwrap_or_default().to_owned(),
+            version: match request.version() {
+                Version::HTTP_10 => "HTTP/1.0",
+                Version::HTTP_2 => "HTTP/2.0",
+                _ => "HTTP/1.1",
+            },
+        }),
         status: 0,
         referer: header(REFERER),
         user_agent: header(USER_AGENT),
@@ -158,11 +194,9 @@ mod tests {
         record.note_sent(7);
         let entry = record.entry().unwrap();
         let request = entry.request.unwrap();
-        assert_eq!((request.method.as_str(), request.status), ("GET", 404));
-        assert_eq!(
-            (request.target.as_str(), request.version),
-            ("/a?b=c", "HTTP/2.0")
-        );
+        let line = request.line.unwrap();
+        assert_eq!((line.method.as_str(), request.status), ("GET", 404));
+        assert_eq!((line.target.as_str(), line.version), ("/a?b=c", "HTTP/2.0"));
         assert_eq!(request.host.as_deref(), Some("example.com"));
         assert_eq!(request.user_agent.as_deref(), Some("test"));
         assert_eq!(entry.sent_bytes, 7);

@@ -9,7 +9,7 @@ use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 use time::{OffsetDateTime, UtcOffset};
 
-use super::{Entry, Request};
+use super::{Entry, Request, RequestLine};
 use crate::configuration::LogFormat;
 
 /// Makes lines of entries.
@@ -39,7 +39,7 @@ impl Formatter {
         line.write_all(b"\n").expect("memory takes what is written");
     }
 
-    /// nginx's `combined`. A connection without requests has `-` for its request and its status.
+    /// nginx's `combined`. A request that could not be read is `-`; a connection without requests has `-` for its status too.
     fn combined(&mut self, entry: &Entry) -> String {
         // nginx logs a request when it has ended.
         let second = unix_seconds(entry.time + entry.duration);
@@ -47,18 +47,27 @@ impl Formatter {
             self.second = (second, local_time(second));
         }
         let mut line = format!("{} - - [{}] \"", entry.client, self.second.1);
-        match &entry.request {
-            Some(request) => {
-                escape(&request.method, &mut line);
+        let request = entry.request.as_ref();
+        match request.and_then(|request| request.line.as_ref()) {
+            Some(RequestLine {
+                method,
+                target,
+                version,
+            }) => {
+                escape(method, &mut line);
                 line.push(' ');
-                escape(&request.target, &mut line);
-                write!(line, " {}\" {}", request.version, request.status)
+                escape(target, &mut line);
+                line.push(' ');
+                line.push_str(version);
             }
-            None => write!(line, "-\" -"),
+            None => line.push('-'),
+        }
+        match request {
+            Some(request) => write!(line, "\" {}", request.status),
+            None => write!(line, "\" -"),
         }
         .expect("a string takes what is written");
         write!(line, " {} \"", entry.sent_bytes).expect("a string takes what is written");
-        let request = entry.request.as_ref();
         optional(
             request.and_then(|request| request.referer.as_deref()),
             &mut line,
@@ -112,9 +121,8 @@ struct Object<'a> {
 
 #[derive(Serialize)]
 struct RequestObject<'a> {
-    method: &'a str,
-    target: &'a str,
-    version: &'a str,
+    #[serde(flatten)]
+    line: Option<LineObject<'a>>,
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     referer: Option<&'a str>,
@@ -122,6 +130,13 @@ struct RequestObject<'a> {
     user_agent: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct LineObject<'a> {
+    method: &'a str,
+    target: &'a str,
+    version: &'a str,
 }
 
 impl<'a> Object<'a> {
@@ -145,9 +160,11 @@ impl<'a> Object<'a> {
 impl<'a> RequestObject<'a> {
     fn new(request: &'a Request) -> Self {
         Self {
-            method: &request.method,
-            target: &request.target,
-            version: request.version,
+            line: request.line.as_ref().map(|line| LineObject {
+                method: &line.method,
+                target: &line.target,
+                version: line.version,
+            }),
             status: request.status,
             referer: request.referer.as_deref(),
             user_agent: request.user_agent.as_deref(),
@@ -212,9 +229,11 @@ pub(super) fn example() -> Entry {
         time: UNIX_EPOCH + Duration::from_millis(1_769_860_799_500),
         client: "192.0.2.7".parse().expect("an address"),
         request: Some(Request {
-            method: "GET".to_owned(),
-            target: "/index.html?a=b".to_owned(),
-            version: "HTTP/2.0",
+            line: Some(RequestLine {
+                method: "GET".to_owned(),
+                target: "/index.html?a=b".to_owned(),
+                version: "HTTP/2.0",
+            }),
             status: 200,
             referer: None,
             user_agent: Some("curl/7.88.1".to_owned()),
@@ -265,10 +284,28 @@ mod tests {
         assert!(line.ends_with("] \"-\" - 612 \"-\" \"-\""), "{line}");
     }
 
+    #[test]
+    fn a_request_that_could_not_be_read_has_a_status() {
+        let mut entry = example();
+        let request = entry.request.as_mut().unwrap();
+        (request.line, request.status, request.user_agent) = (None, 400, None);
+        let combined = line(LogFormat::Combined, &entry);
+        assert!(
+            combined.ends_with("] \"-\" 400 612 \"-\" \"-\""),
+            "{combined}"
+        );
+        let object: serde_json::Value =
+            serde_json::from_str(&line(LogFormat::Json, &entry)).unwrap();
+        assert_eq!(
+            (&object["status"], object.get("method")),
+            (&400.into(), None)
+        );
+    }
+
     fn hostile() -> Entry {
         let mut entry = example();
         let request = entry.request.as_mut().unwrap();
-        request.target = "/\"\\\r\n\0\x7f\u{e4}".to_owned();
+        request.line.as_mut().unwrap().target = "/\"\\\r\n\0\x7f\u{e4}".to_owned();
         request.user_agent = Some("x\" 200 0\n192.0.2.8 - - \x1b[2J".to_owned());
         entry.server_name = Some("a\"b\n\u{2028}".to_owned());
         entry
@@ -312,6 +349,7 @@ mod tests {
         let hostile = hostile();
         let object: serde_json::Value =
             serde_json::from_str(&line(LogFormat::Json, &hostile)).unwrap();
-        assert_eq!(object["target"], hostile.request.unwrap().target);
+        let line = hostile.request.unwrap().line.unwrap();
+        assert_eq!(object["target"], line.target);
     }
 }

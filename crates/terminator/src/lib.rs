@@ -21,4 +21,4 @@ mod terminator;
 mod tls;
 
 pub use configuration::Configuration;
-pub use terminator::Terminator;
+pub use terminator::{IsolatedKeys, Terminator};

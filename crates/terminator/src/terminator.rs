@@ -21,6 +21,17 @@ use crate::operations::metrics::{self, Exhibits, Metrics};
 use crate::operations::privileges;
 use crate::site::Site;
 
+/// What has become of the private keys that an engine holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IsolatedKeys {
+    /// It has them, or there are none.
+    Usable,
+    /// It has ended, and there is no other.
+    Gone,
+    /// Another one is in its place, and has none: a [reload](Terminator::reload) hands them over.
+    Forgotten,
+}
+
 /// A terminator that serves.
 pub struct Terminator {
     configuration: Configuration,
@@ -128,6 +139,17 @@ impl Terminator {
         }
         self.configuration = configuration;
         Ok(())
+    }
+
+    /// Where the private keys are that an engine holds.
+    pub fn isolated_keys(&self) -> IsolatedKeys {
+        match &self.isolation {
+            Some(used) if !used.is_alive() => match isolation(&self.configuration) {
+                Ok(_) => IsolatedKeys::Forgotten,
+                Err(_) => IsolatedKeys::Gone,
+            },
+            _ => IsolatedKeys::Usable,
+        }
     }
 
     /// Takes no more connections, and waits for those that are open, for at most the configured time. Returns how many were cut

@@ -259,18 +259,20 @@ fn keys_are_isolated_in_an_engine() {
     // Nobody else has the keys.
     engine.kill();
     assert!(site.client(&Offer::tls13()).get("/").is_err());
-    // Another one takes them anew.
+    eventually("it is said that the keys are gone", || {
+        site.terminator
+            .errors()
+            .contains("the private keys with it")
+    });
+    // Another one is given them anew.
     engine.restart();
-    site.terminator.reload(&configuration(
-        site.address,
-        &site.credentials,
-        &main,
-        &listener,
-    ));
     eventually("the keys are used", || {
         site.client(&Offer::tls13()).get("/").is_ok()
     });
     serve_many(&site);
+    for credentials in &site.credentials {
+        assert!(!is_in_memory(&site, &credentials.key_file));
+    }
 }
 
 /// The test above would find a key.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -13,7 +13,7 @@ use slipstream_terminator::configuration::check::findings;
 use slipstream_terminator::configuration::file;
 use slipstream_terminator::operations::watch::Snapshot;
 use slipstream_terminator::operations::{privileges, systemd};
-use slipstream_terminator::{Configuration, Terminator};
+use slipstream_terminator::{Configuration, IsolatedKeys, Terminator};
 
 use super::describe;
 
@@ -22,6 +22,12 @@ const OTHER_DESCRIPTORS: u64 = 4096;
 
 /// When nothing is watched, the time between two looks at whether something is.
 const LONG: Duration = Duration::from_secs(3600);
+
+/// How often the engine is looked at that has the keys: while it is gone, and for this long after it is back, handshakes fail.
+const ENGINE_WATCH: Duration = Duration::from_millis(500);
+
+/// An engine that has not taken the keys, say because this process may no longer read them, is not asked again before this.
+const ENGINE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Serves until a signal ends it. The configuration came from `path`, or from options if there is none.
 pub(super) fn run(configuration: Configuration, path: Option<&Path>) -> anyhow::Result<ExitCode> {
@@ -55,6 +61,9 @@ pub(super) fn run(configuration: Configuration, path: Option<&Path>) -> anyhow::
         snapshot: snapshot(&configuration, path),
         configuration,
         path: path.map(Path::to_owned),
+        looked_at: Instant::now(),
+        is_without_keys: false,
+        hands_over_at: Instant::now(),
     };
     Ok(server.serve(&signals))
 }
@@ -105,23 +114,70 @@ struct Server {
     path: Option<PathBuf>,
     /// What the watched files looked like when they were last read.
     snapshot: Snapshot,
+    /// When files were last looked at.
+    looked_at: Instant,
+    /// An engine that had the keys has gone, and this has been said.
+    is_without_keys: bool,
+    /// Not before this are the keys handed over to another engine.
+    hands_over_at: Instant,
 }
 
 impl Server {
     fn serve(mut self, signals: &Receiver<i32>) -> ExitCode {
         loop {
-            match signals.recv_timeout(self.configuration.watch.unwrap_or(LONG)) {
+            match signals.recv_timeout(self.until_next_look()) {
                 Ok(SIGHUP) => self.reload("SIGHUP"),
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => return self.end(),
-                Err(RecvTimeoutError::Timeout) => self.look_at_files(),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.look_at_files();
+                    self.look_at_engine();
+                }
             }
         }
     }
 
+    fn until_next_look(&self) -> Duration {
+        let engine = &self.configuration.engine;
+        let has_keys = engine.as_ref().is_some_and(|engine| engine.isolate_keys);
+        let files = self
+            .configuration
+            .watch
+            .map_or(LONG, |watch| watch.saturating_sub(self.looked_at.elapsed()));
+        match has_keys {
+            true => files.min(ENGINE_WATCH),
+            false => files,
+        }
+    }
+
     fn look_at_files(&mut self) {
-        let is_watched = self.configuration.watch.is_some();
-        if is_watched && snapshot(&self.configuration, self.path.as_deref()) != self.snapshot {
+        let Some(watch) = self.configuration.watch else {
+            return;
+        };
+        if self.looked_at.elapsed() < watch {
+            return;
+        }
+        self.looked_at = Instant::now();
+        if snapshot(&self.configuration, self.path.as_deref()) != self.snapshot {
             self.reload("a file has changed");
+        }
+    }
+
+    /// An engine that holds the keys forgets them when it ends.
+    fn look_at_engine(&mut self) {
+        match self.terminator.isolated_keys() {
+            IsolatedKeys::Usable => self.is_without_keys = false,
+            IsolatedKeys::Gone => {
+                if !std::mem::replace(&mut self.is_without_keys, true) {
+                    log(
+                        "the engine has gone, and the private keys with it: full handshakes fail until it is there again",
+                    );
+                }
+            }
+            IsolatedKeys::Forgotten if self.hands_over_at <= Instant::now() => {
+                self.hands_over_at = Instant::now() + ENGINE_PATIENCE;
+                self.reload("the engine has been started again");
+            }
+            IsolatedKeys::Forgotten => {}
         }
     }
 

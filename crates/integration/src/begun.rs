@@ -7,11 +7,15 @@ use std::thread;
 use std::time::Duration;
 
 use openssl::ssl::{ErrorCode, SslStream};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::{Signal, kill_process};
 
 use crate::nginx::{process_id, send};
+use crate::process::is_stopped;
 use crate::socket::Socket;
+use crate::sockets::sockets;
 use crate::{Client, ClientError, Connection, Nginx, eventually};
 
 /// A handshake whose ClientHello has been sent, and of which nothing else has been sent or read.
@@ -69,21 +73,47 @@ impl Begun {
             .collect()
     }
 
-    /// As [`Begun::many`], and waits until all private-key operations have been submitted. Some of
-    /// them are in flight when this returns, provided that they take long.
+    /// As [`Begun::many`], and stops the workers when they have begun all of the handshakes and answered few, so that at
+    /// least half of the operations are in flight as long as the workers are stopped.
+    ///
+    /// A machine that runs the workers, but not this thread, lets operations end before they can be stopped: then it is
+    /// begun anew. So the operations have to take some time, but how much this thread gets of it does not matter.
     ///
     /// # Panics
     /// If that does not come to pass.
-    pub fn many_in_flight(nginx: &Nginx, client: &Client, count: usize) -> Vec<Self> {
-        let mut metrics = nginx.metrics();
-        let wanted = metrics.operations() + count as u64;
-        let begun = Self::many(nginx, client, count);
-        eventually("all operations are submitted", || {
-            metrics = nginx.metrics();
-            metrics.operations() == wanted
-        });
-        assert!(metrics.in_flight() > 0, "operations end too soon");
-        begun
+    pub fn many_in_flight(nginx: &Nginx, client: &Client, count: usize) -> InFlight {
+        let workers = nginx.workers();
+        let mut operations = 0;
+        let mut in_flight = None;
+        eventually(
+            "the workers are stopped while operations are in flight",
+            || {
+                let begun = Self::many(nginx, client, count);
+                operations += count as u64;
+                match stop_in_time(&workers, client, &begun) {
+                    Some(stopped) => {
+                        in_flight = Some(InFlight {
+                            begun,
+                            stopped,
+                            operations,
+                        });
+                    }
+                    // What becomes of these is not what the test is about.
+                    None => drop(Self::visit(begun)),
+                }
+                in_flight.is_some()
+            },
+        );
+        in_flight.expect("it was waited for")
+    }
+
+    /// Whether anything has come from the server, be it the end of the connection.
+    fn is_answered(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        !matches!(
+            rustix::net::recv(self.socket(), &mut [0_u8][..], flags),
+            Err(Errno::AGAIN)
+        )
     }
 
     /// Completes the handshake.
@@ -143,11 +173,42 @@ impl Begun {
     }
 }
 
+/// Handshakes whose operations are in flight, in workers that are stopped.
+pub struct InFlight {
+    /// The handshakes.
+    pub begun: Vec<Begun>,
+    /// The workers, which go on when this is dropped.
+    pub stopped: Stopped,
+    /// How many private-key operations there have been, with those of attempts at which the workers were stopped too late.
+    pub operations: u64,
+}
+
+/// Stops `workers` as [`Begun::many_in_flight`] says; `None` if they have answered too many by then.
+fn stop_in_time(workers: &[u32], client: &Client, begun: &[Begun]) -> Option<Stopped> {
+    let mut in_time = None;
+    eventually("all handshakes have begun", || {
+        let stopped = Stopped::new(workers.to_vec());
+        let answered = begun.iter().filter(|begun| begun.is_answered()).count();
+        if 2 * answered > begun.len() {
+            return true;
+        }
+        // Whatever has been read is a ClientHello: what is not answered is an operation in flight.
+        let are_read = sockets(client.address())
+            .iter()
+            .all(|socket| socket.queued == 0);
+        if are_read {
+            in_time = Some(stopped);
+        }
+        are_read
+    });
+    in_time
+}
+
 /// Processes that are stopped, by SIGSTOP, as long as this lives.
 pub struct Stopped(Vec<u32>);
 
 impl Stopped {
-    /// Stops `processes`.
+    /// Stops `processes`, and waits until they are.
     ///
     /// # Panics
     /// If one of them is gone.
@@ -155,7 +216,11 @@ impl Stopped {
         for &process in &processes {
             send(process, Signal::STOP);
         }
-        Self(processes)
+        let stopped = Self(processes);
+        eventually("processes are stopped", || {
+            stopped.0.iter().all(|&process| is_stopped(process))
+        });
+        stopped
     }
 }
 

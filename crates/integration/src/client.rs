@@ -178,6 +178,11 @@ impl Client {
         }
     }
 
+    /// The address of the server.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Connects and completes a handshake.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::Signal;
 use slipstream_bench::scratch::ScratchDirectory;
 
+use crate::eventually;
 use crate::nginx::{new_directory, send};
 use crate::wait::holds_in_time;
 
@@ -119,7 +120,13 @@ impl Engine {
     /// # Panics
     /// If it does not answer, or has no such figure.
     pub fn figure(&self, pointer: &str) -> u64 {
-        let status = self.status().expect("an engine that answers");
+        let mut status = String::new();
+        eventually("the engine answers", || {
+            self.status().is_ok_and(|answer| {
+                status = answer;
+                true
+            })
+        });
         let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
         let figure = status.pointer(pointer).and_then(serde_json::Value::as_u64);
         figure.unwrap_or_else(|| panic!("no {pointer} in {status:#}"))

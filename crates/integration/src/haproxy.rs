@@ -14,7 +14,7 @@ use rustix::process::{Signal, kill_process_group, test_kill_process_group};
 use slipstream_bench::scratch::ScratchDirectory;
 
 use crate::nginx::{process_id, send};
-use crate::process::{children, is_running};
+use crate::process::{children, is_running, started};
 use crate::sockets::sockets;
 use crate::wait::holds_in_time;
 use crate::{Credentials, unused_address};
@@ -167,7 +167,7 @@ impl Haproxy {
     pub fn workers(&self) -> Vec<u32> {
         let mut workers = children(self.child.id()).expect("/proc can be read");
         workers.retain(|&worker| is_running(worker));
-        workers.sort_unstable();
+        workers.sort_by_cached_key(|&worker| (started(worker), worker));
         workers
     }
 

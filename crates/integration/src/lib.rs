@@ -55,7 +55,7 @@ mod terminator;
 mod visitors;
 mod wait;
 
-pub use begun::{Begun, Stopped};
+pub use begun::{Begun, InFlight, Stopped};
 pub use bodies::Content;
 pub use build::Build;
 pub use client::{Client, ClientError, Connection, EarlyConnection, Offer, Session, concurrently};

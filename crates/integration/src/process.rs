@@ -2,16 +2,78 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
+use rustix::process::Signal;
 pub use slipstream_bench::processor::children;
+use slipstream_bench::processor::process_cpu_time;
 
 /// Whether the process runs: it exists, and is not a zombie.
 pub fn is_running(pid: u32) -> bool {
-    // `PID (NAME) STATE ...`, where NAME may hold anything.
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
-        stat.rsplit_once(") ")
-            .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    let fields = fields(&folder(pid));
+    fields.is_some_and(|fields| !fields[0].starts_with(['Z', 'X']))
+}
+
+/// Whether SIGSTOP has come into effect: a signal is sent before the process, which may be running on another core, has
+/// received it.
+pub fn is_stopped(pid: u32) -> bool {
+    let is_stopped = |thread: &Path| fields(thread).is_some_and(|fields| fields[0] == "T");
+    fs::read_dir(folder(pid).join("task")).is_ok_and(|mut threads| {
+        threads.all(|thread| thread.is_ok_and(|thread| is_stopped(&thread.path())))
     })
+}
+
+/// When the process was started, for comparison with others: process IDs begin anew when the last has been given out.
+/// `None` if the process is gone.
+pub fn started(pid: u32) -> Option<u64> {
+    // Field 22 (proc_pid_stat(5)), of which the first two are left out.
+    fields(&folder(pid))?[19].parse().ok()
+}
+
+fn folder(pid: u32) -> PathBuf {
+    Path::new("/proc").join(pid.to_string())
+}
+
+/// The fields of a process or of a thread, from its state on.
+fn fields(folder: &Path) -> Option<Vec<String>> {
+    // `PID (NAME) STATE ...`, where NAME may hold anything.
+    let stat = fs::read_to_string(folder.join("stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    Some(fields.split_ascii_whitespace().map(str::to_owned).collect())
+}
+
+/// Checks that processes sleep when nobody comes.
+///
+/// One that does not uses as much of the time as it gets, whenever one looks. So it is enough that they have slept in one of
+/// several periods: in another they may have had something to finish, or a virtual machine may count to them what it was
+/// kept waiting itself.
+///
+/// # Panics
+/// If one of them does not, or is gone.
+pub fn expect_rest(processes: &[u32], period: Duration) {
+    const PERIODS: usize = 5;
+    let times = || {
+        let times = processes.iter().map(|&process| process_cpu_time(process));
+        times
+            .collect::<Result<Vec<_>, _>>()
+            .expect("running processes")
+    };
+    let mut used = Vec::new();
+    for _ in 0..PERIODS {
+        let before = times();
+        thread::sleep(period);
+        used = times()
+            .into_iter()
+            .zip(before)
+            .map(|(after, before)| after - before)
+            .collect();
+        if used.iter().all(|&used| used < period / 50) {
+            return;
+        }
+    }
+    panic!("of {period:?} used for nothing: {used:?}");
 }
 
 /// How many file descriptors the process has open.
@@ -44,7 +106,15 @@ pub fn anonymous_memory(pid: u32) -> u64 {
 /// # Panics
 /// If there is no such process.
 pub fn quit(pid: u32) {
-    crate::nginx::send(pid, rustix::process::Signal::QUIT);
+    signal(pid, Signal::QUIT);
+}
+
+/// Sends a signal.
+///
+/// # Panics
+/// If there is no such process.
+pub fn signal(pid: u32, signal: Signal) {
+    crate::nginx::send(pid, signal);
 }
 
 /// All that process `pid` can read of its memory.
@@ -86,6 +156,47 @@ mod tests {
         crate::eventually("the child has exited", || !is_running(child.id()));
         child.wait().unwrap();
         assert!(is_running(std::process::id()));
+    }
+
+    #[test]
+    fn a_process_is_stopped_until_it_goes_on() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        assert!(!is_stopped(child.id()));
+        signal(child.id(), Signal::STOP);
+        crate::eventually("the child is stopped", || is_stopped(child.id()));
+        assert!(is_running(child.id()));
+        signal(child.id(), Signal::CONT);
+        crate::eventually("the child goes on", || !is_stopped(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_is_as_old_as_it_is() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let (younger, older) = (started(child.id()), started(std::process::id()));
+        assert!(older.is_some() && younger >= older);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn whoever_spins_does_not_rest() {
+        const PERIOD: Duration = Duration::from_millis(200);
+        let mut sleeping = Command::new("sleep").arg("1000").spawn().unwrap();
+        expect_rest(&[sleeping.id()], PERIOD);
+        let mut spinning = Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .unwrap();
+        // It is not while the machine does not run it.
+        crate::eventually("the one that spins is found", || {
+            std::panic::catch_unwind(|| expect_rest(&[spinning.id()], PERIOD)).is_err()
+        });
+        for child in [&mut sleeping, &mut spinning] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use slipstream_integration::{
-    Authority, Build, Client, Configuration, KeyType, Lanes, Metrics, Nginx, Offer, concurrently,
-    each_build, unused_address,
+    Authority, Begun, Build, Client, Configuration, KeyType, Lanes, Metrics, Nginx, Offer,
+    concurrently, each_build, unused_address,
 };
 
 each_build!(
@@ -276,9 +276,13 @@ fn event_methods_other_than_epoll(build: Build) {
 
 fn out_of_fibers(build: Build) {
     let lanes = Lanes::ForcedWith("fibers 1;".to_owned());
-    let server = Server::start(build, Configuration::new().lanes(lanes));
+    let configuration = Configuration::new().events("multi_accept on;");
+    let server = Server::start(build, configuration.lanes(lanes));
     let warning = "out of fibers, handshakes are served one at a time: raise \"fibers\"";
     server.nginx.expect_log(warning);
+    // The worker finds all of them at once, whenever they are sent.
+    let client = server.client(&Offer::tls13());
+    Begun::expect_service(Begun::many(&server.nginx, &client, CONNECTIONS));
     server.serve_all();
     let metrics = server.nginx.settled();
     assert!(metrics.fallbacks("out_of_fibers") > 0, "{metrics:#?}");

@@ -1,17 +1,16 @@
 //! The phases of QTLS, and a device: whatever the directives, and whatever becomes of the engine, everybody is served.
 
 use std::net::SocketAddr;
-use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use slipstream_bench::load::{Behaviour, Limit, Load};
-use slipstream_bench::processor::process_cpu_time;
 use slipstream_bench::suite::SUITES;
-use slipstream_integration::process::quit;
+use slipstream_integration::process::{expect_rest, quit};
+use slipstream_integration::sockets::sockets;
 use slipstream_integration::{
-    Authority, Build, Client, Configuration, Engine, KeyType, Lanes, Nginx, Offer, PATIENCE,
-    Visitors, each_build, eventually, unused_address,
+    Authority, Begun, Build, Client, Configuration, Engine, KeyType, Lanes, Nginx, Offer, PATIENCE,
+    Stopped, Visitors, each_build, eventually, unused_address,
 };
 
 each_build!(
@@ -84,11 +83,17 @@ fn a_full_ring_delays_and_loses_nothing(build: Build) {
     let engine = Engine::start(&["--pace", "dh8970", "--pace-engines", "2"]);
     let site = Site::new();
     let block = format!("{} ring 8;", engine.directive());
-    let nginx = Nginx::start(build, &site.configuration(&block));
+    let configuration = site.configuration(&block).events("multi_accept on;");
+    let nginx = Nginx::start(build, &configuration);
     assert_eq!(site.load("tls12-rsakx", 64, 1_000), (1_000, String::new()));
-    let metrics = nginx.settled();
-    assert!(metrics.retried() > 100, "{metrics:#?}");
-    assert_eq!(metrics.software_operations("full"), 0);
+    // The load may be too slow for the ring to be full. These are found at once, whenever they are sent; on a busy machine
+    // they may find the device taken out.
+    let client = site.client(Offer::tls13());
+    eventually("the ring is full again and again", || {
+        Begun::expect_service(Begun::many(&nginx, &client, 64));
+        nginx.settled().retried() > 100
+    });
+    assert_eq!(nginx.settled().software_operations("full"), 0);
 }
 
 fn an_engine_that_crashes_and_comes_back(build: Build) {
@@ -124,6 +129,9 @@ fn an_engine_that_hangs_is_taken_out_and_let_in_again(build: Build) {
     let nginx = Nginx::start(build, &site.configuration(&engine.directive()));
     let visitors = site.visitors();
     visitors.wait_for(20);
+    eventually("the device is used", || {
+        nginx.metrics().device_operations() > 0
+    });
     engine.signal(Signal::STOP);
     eventually("requests are given up", || {
         nginx.metrics().software_operations("lost") > 0
@@ -190,31 +198,64 @@ fn whoever_sleeps_uses_no_time(build: Build) {
             });
             assert_eq!(site.load("tls13-rsa2048", 16, 100), (100, String::new()));
             nginx.settled();
-            let processes = [nginx.workers()[0], engine.process()];
-            let before = processes.map(|process| process_cpu_time(process).unwrap());
-            thread::sleep(WATCHED);
-            for (process, before) in processes.into_iter().zip(before) {
-                let used = process_cpu_time(process).unwrap() - before;
-                // One that spins uses as much of the time as it gets.
-                assert!(used < WATCHED / 50, "{block}: used {used:?} for nothing");
-            }
+            eprintln!("{block}");
+            expect_rest(&[nginx.workers()[0], engine.process()], WATCHED);
         }
     }
 }
 
+/// There are never as many connections of one worker as fill a batch.
 fn workers_share_batches(build: Build) {
     let engine = Engine::start(&["--linger", "50ms"]);
     let site = Site::new();
-    let configuration = site.configuration(&engine.directive()).workers(2);
+    let configuration = site
+        .configuration(&engine.directive())
+        .workers(2)
+        .events("multi_accept on;");
     let nginx = Nginx::start(build, &configuration);
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| assert_eq!(site.load("tls12-rsakx", 4, 200), (200, String::new())));
+    assert_eq!(site.load("tls12-rsakx", 7, 200), (200, String::new()));
+    nginx.settled();
+    assert_eq!(engine.figure("/fill/7"), 0);
+    let client = site.client(Offer::tls13());
+    eventually("operations of two workers are in one batch", || {
+        if let Some(begun) = begin_eight(&nginx, &engine, &client, site.address) {
+            Begun::expect_service(begun);
         }
+        engine.figure("/fill/7") > 0
     });
     nginx.settled();
-    // More connections than a worker has, in one batch.
-    assert!(engine.figure("/fill/7") > 0, "{}", engine.status().unwrap());
+}
+
+/// Eight handshakes, some with each worker, whose operations the engine finds at once, provided that it is not kept from
+/// working for so long that it is taken out. `None` if all of them would be one worker's: the kernel chooses.
+fn begin_eight(
+    nginx: &Nginx,
+    engine: &Engine,
+    client: &Client,
+    address: SocketAddr,
+) -> Option<Vec<Begun>> {
+    const EIGHT: usize = 8;
+    let wait_until_read = || {
+        eventually("the workers have read what was sent", || {
+            sockets(address).iter().all(|socket| socket.queued == 0)
+        });
+    };
+    let workers = Stopped::new(nginx.workers());
+    let begun: Vec<_> = (0..EIGHT).map(|_| Begun::new(client).unwrap()).collect();
+    let queues = sockets(address);
+    let mut queues = queues.iter().filter(|socket| socket.is_listening);
+    if queues.any(|queue| queue.queued == 0) {
+        // What was sent is gone with the connections.
+        begun.into_iter().for_each(|begun| begun.reset().unwrap());
+        drop(workers);
+        wait_until_read();
+        return None;
+    }
+    let stopped = Stopped::new(vec![engine.process()]);
+    drop(workers);
+    wait_until_read();
+    drop(stopped);
+    Some(begun)
 }
 
 struct Site {
@@ -260,12 +301,13 @@ impl Site {
         (report.handshakes, failures)
     }
 
+    fn client(&self, offer: Offer) -> Client {
+        let offer = offer.name("localhost").roots(self.authority.certificate());
+        Client::new(self.address, &offer)
+    }
+
     fn visitors(&self) -> Visitors {
         let offers = [Offer::tls13(), Offer::tls12(), Offer::rsa_key_exchange()];
-        let client = |offer: Offer| {
-            let offer = offer.name("localhost").roots(self.authority.certificate());
-            Client::new(self.address, &offer)
-        };
-        Visitors::start(&offers.map(client), 4)
+        Visitors::start(&offers.map(|offer| self.client(offer)), 4)
     }
 }

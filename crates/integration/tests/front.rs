@@ -218,11 +218,18 @@ fn a_client_hello_in_pieces(build: Build) {
 
 /// A client that says nothing, or not enough, is closed when `client_header_timeout` has passed.
 fn handshake_timeout(build: Build) {
-    let configuration = Configuration::new().http("client_header_timeout 1s;");
+    let authority = Authority::new();
+    let impatient = unused_address();
+    // A server of its own: on a busy machine clients that mean well may take as long.
+    let configuration = Configuration::new().server(
+        format!("{impatient} ssl"),
+        &[&authority.issue(KeyType::Rsa(2048), &["localhost"])],
+        format!("client_header_timeout 1s; {PAGE}"),
+    );
     let server = Server::start_with(build, configuration, "", PAGE);
     let hello = client_hello();
     concurrently(6, |number| {
-        let mut socket = server.client(&Offer::tls13()).open().unwrap();
+        let mut socket = Client::new(impatient, &Offer::tls13()).open().unwrap();
         socket
             .write_all(&hello[..number * hello.len() / 6])
             .unwrap();

@@ -91,23 +91,40 @@ fn badly_behaved_clients_leave_no_descriptor_behind() {
         let visitors = Visitors::start(&clients, 1);
         let mut random = Random::of_this_run();
         let randoms: Vec<_> = (0..ABUSERS).map(|_| Mutex::new(random.split())).collect();
-        concurrently(ABUSERS, |abuser| {
+        let impatient = concurrently(ABUSERS, |abuser| {
             let mut random = randoms[abuser].lock().expect("used by this thread only");
+            let mut impatient = 0;
             for _ in 0..CONNECTIONS / ABUSERS {
                 let abuse = random.one_of(&abuses);
-                let client = &clients[random.below(clients.len())];
+                let client = random.below(clients.len());
                 abuse
-                    .commit(client, &mut random)
+                    .commit(&clients[client], &mut random)
                     .unwrap_or_else(|error| panic!("{abuse:?}: {error}"));
+                impatient += u64::from(may_leave_while_paused(abuse, offers()[client].1));
             }
+            impatient
         });
         visitors.wait_for(10);
         visitors.stop().expect_all_served();
         let after = server.idle_memory();
-        // Whoever leaves while paused costs a job; most do not.
-        let lost = CONNECTIONS as u64 / 4 * LOST_JOB_BYTES;
+        // Whoever leaves while paused costs a job. How many of those who may, depends on the machine.
+        let lost = impatient.iter().sum::<u64>() * LOST_JOB_BYTES;
         assert!(after < before + lost + KEPT_BYTES, "{before} {after}");
     }
+}
+
+/// Whether a client with the offer of this name leaves without having waited for the server's answer to a ClientHello, for
+/// which there are operations.
+fn may_leave_while_paused(abuse: Abuse, name: &str) -> bool {
+    let is_impatient = matches!(
+        abuse,
+        Abuse::ClientHello
+            | Abuse::DamagedClientHello
+            | Abuse::GarbageBehindClientHello
+            | Abuse::DataBehindClientHello
+            | Abuse::TwoClientHellos
+    );
+    is_impatient && operations_in_lanes(name) > 1
 }
 
 /// OpenSSL has no way to free the job of a connection that HAProxy frees while it is paused. After
@@ -115,6 +132,8 @@ fn badly_behaved_clients_leave_no_descriptor_behind() {
 #[test]
 fn the_memory_that_clients_can_waste_is_bounded() {
     const STORM: usize = 384;
+    // A machine that runs HAProxy, but not this thread, lets all handshakes go on before anybody leaves.
+    const MOST_STORMS: usize = 1000;
     // HAProxy takes up one handshake in each turn of its loop. If it accepts all connections first, the
     // handshakes pause one after the other before the first is resumed.
     let configuration = HaproxyConfiguration::with_provider(ALWAYS).global("tune.maxaccept 1000");
@@ -140,15 +159,18 @@ fn the_memory_that_clients_can_waste_is_bounded() {
     };
     assert!(pauses());
     let before = storm();
+    let bound = before + MOST_LOST_JOBS * LOST_JOB_BYTES + KEPT_BYTES;
     let mut storms = 0;
     let mut after = before;
     while pauses() {
         storms += 1;
-        assert!(storms < 100, "jobs are lost without a limit: {after}");
+        assert!(storms < MOST_STORMS, "too few jobs are lost: {after}");
         after = storm();
+        assert!(
+            after < bound,
+            "jobs are lost without a limit: {before} {after}"
+        );
     }
-    let bound = before + MOST_LOST_JOBS * LOST_JOB_BYTES + KEPT_BYTES;
-    assert!(after < bound, "{before} {after}");
     let lanes = server.haproxy.lane_operations();
     for _ in 0..2 {
         let last = storm();
@@ -226,7 +248,7 @@ impl Server {
         let client = server.client(&Offer::tls13());
         assert_eq!(client.get("/").expect("a page").text(), "served");
         eventually("connections are closed", || {
-            server.haproxy.connections() == 0
+            server.haproxy.connections() == 0 && server.haproxy.event_descriptors() == 0
         });
         server.idle_descriptors = descriptors(server.haproxy.worker());
         server
@@ -245,7 +267,7 @@ impl Server {
     fn idle_memory(&self) -> u64 {
         let worker = self.haproxy.worker();
         eventually("descriptors are closed", || {
-            descriptors(worker) == self.idle_descriptors
+            descriptors(worker) <= self.idle_descriptors
         });
         anonymous_memory(worker)
     }

@@ -4,7 +4,7 @@
 use openssl::pkey::Id;
 use openssl::ssl::SslVersion;
 use slipstream_integration::{
-    Authority, Build, Client, Configuration, KeyType, Lanes, Nginx, Offer, concurrently,
+    Authority, Begun, Build, Client, Configuration, KeyType, Lanes, Nginx, Offer, concurrently,
     each_build, unused_address,
 };
 
@@ -47,6 +47,9 @@ fn tls13_with_rsa_of_all_sizes(build: Build) {
     for key in [KeyType::Rsa(2048), KeyType::Rsa(3072), KeyType::Rsa(4096)] {
         let server = Server::start(build, key);
         server.serve_all_in_lanes(&Offer::tls13(), SslVersion::TLS1_3);
+        // Clients that come one after the other have no company, but the worker finds these at once.
+        let client = server.client(&Offer::tls13());
+        Begun::expect_service(Begun::many(&server.nginx, &client, CONNECTIONS));
         assert!(server.nginx.settled().batches_with(8) > 0);
     }
 }
@@ -93,11 +96,14 @@ impl Server {
     fn start_with(build: Build, key: KeyType, lanes: Lanes) -> Self {
         let authority = Authority::new();
         let address = unused_address();
-        let configuration = Configuration::new().lanes(lanes).server(
-            format!("{address} ssl backlog=511"),
-            &[&authority.issue(key, &["localhost"])],
-            "location / { return 200 $ssl_protocol; }",
-        );
+        let configuration = Configuration::new()
+            .lanes(lanes)
+            .events("multi_accept on;")
+            .server(
+                format!("{address} ssl backlog=511"),
+                &[&authority.issue(key, &["localhost"])],
+                "location / { return 200 $ssl_protocol; }",
+            );
         Self {
             nginx: Nginx::start(build, &configuration),
             authority,

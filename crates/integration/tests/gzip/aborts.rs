@@ -21,6 +21,8 @@ each_build!(
 
 const LENGTH: usize = 1_000_000;
 const CLIENTS: usize = 8;
+/// On a connection.
+const STREAMS: usize = 16;
 
 fn clients_leave_in_the_middle(build: Build) {
     let server = Server::start(build);
@@ -37,6 +39,7 @@ fn clients_leave_in_the_middle(build: Build) {
 
 fn streams_are_reset(build: Build) {
     let server = Server::start(build);
+    server.crowd_of_streams();
     let mut random = Random::of_this_run();
     server.reset(20, &mut random);
     let before = server.usage();
@@ -80,11 +83,44 @@ impl Server {
         let nginx = site.start(build, &engine);
         nginx.expect_orphans();
         let worker = nginx.workers()[0];
-        Self {
+        let server = Self {
             site,
             engine,
             nginx,
             worker,
+        };
+        server.crowd();
+        server
+    }
+
+    /// More responses at once than there are at any time later: what the worker keeps for the next responses depends on how
+    /// many there were, and that on when the machine runs the worker and when its clients.
+    fn crowd(&self) {
+        const CROWD: usize = 20;
+        let path = self.site.file(Content::Random, LENGTH);
+        for place in Place::ALL {
+            // None is read to its end. Whoever compresses for zstd keeps more.
+            let request = self.site.get(place, &path).accepting("zstd");
+            let begun: Vec<_> = (0..CROWD).map(|_| request.open().unwrap()).collect();
+            drop(begun);
+        }
+    }
+
+    /// As [`Server::crowd`], of streams.
+    fn crowd_of_streams(&self) {
+        let path = self.site.file(Content::Html, LENGTH);
+        // Twice as many as there are clients.
+        let mut connections: Vec<_> = (0..CLIENTS)
+            .map(|_| Http2::connect(self.site.http2()).unwrap())
+            .collect();
+        for connection in &mut connections {
+            for _ in 0..STREAMS {
+                connection.get(&path, "gzip").unwrap();
+            }
+            // The worker is at work.
+            for _ in 0..STREAMS {
+                connection.read_frame().unwrap();
+            }
         }
     }
 
@@ -127,7 +163,6 @@ impl Server {
 
     /// Has so many connections reset some of their streams, while others are read to the end.
     fn reset(&self, connections: usize, random: &mut Random) {
-        const STREAMS: usize = 16;
         let content = Content::Html.bytes(LENGTH);
         let path = self.site.file(Content::Html, LENGTH);
         let randoms: Vec<_> = (0..CLIENTS / 2)

@@ -243,7 +243,8 @@ fn hundreds_of_megabytes(build: Build) {
             .for_each(|piece| expected.update(&piece));
         assert_eq!(checksum, expected.finalize());
     });
-    assert!(engine.figure("/compressed_chunks") > 1000);
+    // How many of thousands depends on who is faster, the engine or the worker.
+    assert!(engine.figure("/compressed_chunks") > 100);
     let after = anonymous_memory(worker);
     assert!(after < before + HELD_BYTES, "{before} {after}");
     nginx.settled();

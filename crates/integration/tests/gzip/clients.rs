@@ -6,8 +6,8 @@ use std::process::Command;
 
 use slipstream_bench::scratch::ScratchDirectory;
 use slipstream_integration::{
-    Authority, Build, Content, Engine, KeyType, Nginx, Request, decode, each_build, programs,
-    unused_address,
+    Authority, Build, Content, Engine, KeyType, Nginx, Request, decode, each_build, eventually,
+    programs, unused_address,
 };
 
 use crate::site::{Place, Site, defaults};
@@ -74,15 +74,20 @@ fn chromium() {
     for (coding, path) in [("gzip", "/gzip/page"), ("zstd", "/files/page")] {
         let page = server.dump(&format!("https://{secure}{path}"));
         assert!(page == plain, "{coding}: {}", tail(&page));
-        let log = server.nginx_log();
-        assert!(log.contains(&format!("{coding} {path}")), "{log}");
+        let line = format!("{coding} {path}");
+        eventually("nginx logs the request", || {
+            server.nginx_log().contains(&line)
+        });
     }
     let request = Request::get(server.tls.plain, "/files/page").accepting("zstd");
-    let response = request.fetch().unwrap();
-    assert!(decode(&response) == server.page);
     let magic = 0xfd2f_b528_u32.to_le_bytes();
-    let frames = response.body.windows(4).filter(|&word| word == magic);
-    assert!(frames.count() > 10, "chunks of a device are frames");
+    // On a busy machine the device may be taken out for a while.
+    eventually("chunks of a device are frames", || {
+        let response = request.fetch().unwrap();
+        assert!(decode(&response) == server.page);
+        let frames = response.body.windows(4).filter(|&word| word == magic);
+        frames.count() > 10
+    });
 }
 
 /// Runs a client of tests/gzip/clients, which all take the same arguments.
@@ -96,7 +101,7 @@ fn run_everywhere(build: Build, client: &mut Command) {
     for place in [Place::Software, Place::Device] {
         // One that waits for ever is a failure.
         let mut command = Command::new("timeout");
-        command.arg("120").args(&program);
+        command.arg("600").args(&program);
         command.args([server.url(place), PAGES.to_string()]);
         let output = programs::finish(&mut command, b"").expect_success();
         let expected = format!("{PAGES} pages of {} {checksum:08x}", server.page.len());
@@ -184,7 +189,7 @@ impl Server {
     fn dump(&self, url: &str) -> String {
         let profile = ScratchDirectory::new().unwrap();
         let mut command = Command::new("timeout");
-        command.args(["60", "chromium", "--headless", "--no-sandbox"]);
+        command.args(["600", "chromium", "--headless", "--no-sandbox"]);
         command.args([
             "--disable-gpu",
             "--disable-quic",

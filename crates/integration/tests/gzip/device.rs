@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rustix::process::Signal;
+use slipstream_bench::processor::usable_cores;
 use slipstream_integration::{Build, Content, Engine, Nginx, each_build, eventually};
 
 use crate::readers::{Page, Readers};
@@ -67,7 +68,9 @@ fn an_engine_that_is_not_there(build: Build) {
 }
 
 fn an_engine_with_two_threads(build: Build) {
-    let engine = Engine::start(&["--cores", "0,1"]);
+    let cores = usable_cores().unwrap();
+    let (first, second) = (cores[0], cores[1 % cores.len()]);
+    let engine = Engine::start(&["--cores", &format!("{first},{second}")]);
     let (site, nginx) = start(build, &engine);
     let readers = Readers::start(&pages(&site), 2);
     readers.wait_for(60);

@@ -129,7 +129,7 @@ fn curl_prints_every_event(build: Build) {
     for place in [Place::Software, Place::Failover, Place::Device] {
         // curl offers zstd only beside gzip.
         let mut curl = Command::new("curl")
-            .args(["-sS", "--fail", "--no-buffer", "--compressed", "-m", "60"])
+            .args(["-sS", "--fail", "--no-buffer", "--compressed", "-m", "600"])
             .args(["-H", "Accept-Encoding: zstd"])
             .arg(format!("http://{}/", events.site.address(place)))
             .stdout(Stdio::piped())

@@ -65,7 +65,9 @@ fn what_has_begun_is_completed_before_the_end(build: Build) {
     let site = Site::new();
     let length = 4_000_000;
     let path = site.file(Content::Random, length);
-    let configuration = site.configuration(build, Some(&engine), defaults());
+    // They are read one after the other.
+    let directives = format!("{} send_timeout 3600s;", defaults());
+    let configuration = site.configuration(build, Some(&engine), &directives);
     let mut nginx = Nginx::start(build, &configuration);
     let begun: Vec<_> = Place::ALL
         .into_iter()

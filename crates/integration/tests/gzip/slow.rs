@@ -38,7 +38,7 @@ fn memory_of_a_response_is_bounded(build: Build) {
         let path = site.file(Content::Random, LENGTH);
         let directives = format!(
             "{} slipstream_gzip_chunk_size {CHUNK_BYTES};
-             slipstream_gzip_stream_size {STREAM_BYTES}; send_timeout 300s;",
+             slipstream_gzip_stream_size {STREAM_BYTES}; send_timeout 3600s;",
             defaults()
         );
         let configuration = site.configuration(build, Some(&engine), &directives);

@@ -15,6 +15,8 @@ const UNITS: [&str; 3] = [
     "slipstream-serve.service",
     "slipstream-serve.socket",
 ];
+/// The user of the terminator, for systemd-sysusers.
+const USERS: &str = "slipstream.conf";
 
 /// Installs module, provider, command and units, and prints the lines for nginx.conf.
 pub(crate) fn install() -> Result<()> {
@@ -31,15 +33,17 @@ pub(crate) fn install() -> Result<()> {
     copy(&product.module, &places.module, 0o644)?;
     copy(&product.provider, &places.provider, 0o644)?;
     copy(&product.command, &places.command, 0o755)?;
+    let systemd = root().join("crates/cli/systemd");
     for (name, place) in UNITS.iter().zip(&places.units) {
-        copy(&root().join("crates/cli/systemd").join(name), place, 0o644)?;
+        copy(&systemd.join(name), place, 0o644)?;
     }
+    copy(&systemd.join(USERS), &places.users, 0o644)?;
     println!(
         "\nAdd to the top of nginx.conf:\n  load_module modules/{MODULE};\nand inside its http block:\n  \
          slipstream on;\nthen check with `slipstream doctor` and `nginx -t`, and reload nginx.\n\n\
          For an engine that computes for several servers:\n  systemctl enable --now slipstream-engine\n\n\
          To terminate TLS for other servers, write /etc/slipstream/serve.toml (docs/serve.md), then:\n  \
-         systemctl enable --now slipstream-serve"
+         systemd-sysusers {USERS} && systemctl enable --now slipstream-serve"
     );
     Ok(())
 }
@@ -47,7 +51,12 @@ pub(crate) fn install() -> Result<()> {
 /// Removes what [`install`] has copied.
 pub(crate) fn uninstall() -> Result<()> {
     let places = Places::find()?;
-    let others = [&places.command, &places.provider, &places.module];
+    let others = [
+        &places.users,
+        &places.command,
+        &places.provider,
+        &places.module,
+    ];
     for file in places.units.iter().chain(others) {
         match fs::remove_file(file) {
             Ok(()) => println!("removed {}", file.display()),
@@ -66,6 +75,7 @@ struct Places {
     provider: PathBuf,
     command: PathBuf,
     units: [PathBuf; 3],
+    users: PathBuf,
 }
 
 impl Places {
@@ -83,6 +93,7 @@ impl Places {
             provider: below(modules).join(PROVIDER),
             command: below("/usr/local/bin/slipstream"),
             units: UNITS.map(|name| below("/usr/local/lib/systemd/system").join(name)),
+            users: below("/usr/local/lib/sysusers.d").join(USERS),
         })
     }
 }

@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
 use super::health;
 use crate::configuration::{Address, Balance, Configuration, Service, Upstream};
+use crate::tls::pem;
 
 /// The backends of all services, with their health. Made of a configuration; shared by all event loops.
 pub struct Upstreams {
@@ -302,25 +302,10 @@ fn next_number() -> u64 {
 }
 
 fn tls_connector(authorities: Option<&Path>) -> Result<TlsConnector, String> {
-    let mut roots = RootCertStore::empty();
-    match authorities {
-        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        Some(path) => {
-            let error = |reason: &dyn std::fmt::Display| {
-                format!(
-                    "{}: {reason}: give a file of certificates in PEM as authorities of backends",
-                    path.display()
-                )
-            };
-            for certificate in CertificateDer::pem_file_iter(path).map_err(|e| error(&e))? {
-                let certificate = certificate.map_err(|e| error(&e))?;
-                roots.add(certificate).map_err(|e| error(&e))?;
-            }
-            if roots.is_empty() {
-                return Err(error(&"no certificate in it"));
-            }
-        }
-    }
+    let roots = match authorities {
+        Some(file) => pem::authorities(file)?.0,
+        None => webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect(),
+    };
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let settings = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

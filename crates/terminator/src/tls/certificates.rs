@@ -1,18 +1,17 @@
 //! Certificates with their keys, and which of them a client gets.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustls::SignatureAlgorithm;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SigningKey};
 use webpki::EndEntityCert;
 
+use super::pem;
 use super::private_key::PrivateKey;
 use crate::configuration::CertificateFiles;
 use crate::crypto::Isolation;
@@ -93,12 +92,7 @@ fn certified_key(
     isolation: Option<&Isolation>,
 ) -> Result<CertifiedKey, String> {
     let file = files.certificate.display();
-    let chain = CertificateDer::pem_file_iter(&files.certificate)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| format!("{file}: {error}"))?;
-    if chain.is_empty() {
-        return Err(format!("{file}: no certificate in it (PEM is expected)"));
-    }
+    let chain = pem::certificates(&files.certificate)?;
     let key = signing_key(&files.key, provider, isolation)?;
     let mut certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {
@@ -113,8 +107,7 @@ fn certified_key(
         Err(error) => return Err(format!("{file}: {error}")),
     }
     if let Some(ocsp) = &files.ocsp {
-        let response = fs::read(ocsp).map_err(|error| format!("{}: {error}", ocsp.display()))?;
-        certified.ocsp = Some(response);
+        certified.ocsp = Some(pem::content(ocsp)?);
     }
     Ok(certified)
 }
@@ -125,7 +118,7 @@ fn signing_key(
     isolation: Option<&Isolation>,
 ) -> Result<Arc<dyn SigningKey>, String> {
     let at = |error: String| format!("{}: {error}", file.display());
-    let key = PrivateKey::read(file).map_err(at)?;
+    let key = PrivateKey::read(file)?;
     match isolation {
         Some(isolation) => isolation.signing_key(key.der()).map_err(at),
         None => provider

@@ -1,11 +1,12 @@
 //! Private keys from files, read so that no copy stays in memory.
 
-use std::fs;
 use std::path::Path;
 
 use base64ct::{Base64, Encoding};
 use rustls::pki_types::PrivateKeyDer;
 use zeroize::{Zeroize, Zeroizing};
+
+use super::pem;
 
 /// A private key that is wiped when dropped.
 pub(crate) struct PrivateKey(PrivateKeyDer<'static>);
@@ -14,10 +15,10 @@ impl PrivateKey {
     /// Reads the first private key of a PEM file (RFC 7468): PKCS #8, PKCS #1 or SEC 1.
     ///
     /// # Errors
-    /// What is wrong, and the cure.
-    pub(super) fn read(file: &Path) -> Result<Self, String> {
-        let text = Zeroizing::new(fs::read(file).map_err(|error| error.to_string())?);
-        Self::parse(&text)
+    /// Names the file, what is wrong, and the cure.
+    pub(crate) fn read(file: &Path) -> Result<Self, String> {
+        let text = Zeroizing::new(pem::content(file)?);
+        Self::parse(&text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
     /// The key.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
+use rustls::{ServerConfig, SupportedProtocolVersion, version};
 
 use super::certificates::Certificates;
+use super::pem;
 use crate::configuration::{ClientCertificates, Listener};
 
 /// Encrypts the tickets of one listener, with keys that are replaced every six hours and kept for twelve. A listener's tickets are no use at
@@ -77,21 +77,14 @@ fn verifier(
     let Some(asked) = asked else {
         return Ok((WebPkiClientVerifier::no_client_auth(), None));
     };
-    let at = |error: String| format!("{}: {error}", asked.authorities.display());
-    let authorities = CertificateDer::pem_file_iter(&asked.authorities)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| at(error.to_string()))?;
-    let mut roots = RootCertStore::empty();
-    for authority in &authorities {
-        roots
-            .add(authority.clone())
-            .map_err(|error| at(error.to_string()))?;
-    }
+    let (roots, authorities) = pem::authorities(&asked.authorities)?;
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
     let builder = match asked.required {
         true => builder,
         false => builder.allow_unauthenticated(),
     };
-    let verifier = builder.build().map_err(|error| at(error.to_string()))?;
+    let verifier = builder
+        .build()
+        .map_err(|error| format!("{}: {error}", asked.authorities.display()))?;
     Ok((verifier, Some((asked.clone(), authorities))))
 }

@@ -1,10 +1,8 @@
 //! Certificates, keys, authorities and OCSP responses.
 
-use std::fs;
 use std::path::Path;
 
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
@@ -15,12 +13,13 @@ use time::macros::format_description;
 use super::Findings;
 use crate::configuration::CertificateFiles;
 use crate::operations::privileges::User;
+use crate::tls::pem;
 use crate::tls::private_key::PrivateKey;
 
 impl Findings {
     pub(super) fn check_certificate(&mut self, files: &CertificateFiles, user: Option<&User>) {
-        let chain = self.read_chain(&files.certificate);
-        let key = self.read_key(&files.key);
+        let chain = self.accept(pem::certificates(&files.certificate));
+        let key = self.accept(PrivateKey::read(&files.key));
         self.check_key_rights(&files.key, user);
         if let Some(chain) = &chain {
             self.check_validity(&files.certificate, chain);
@@ -34,70 +33,12 @@ impl Findings {
     }
 
     pub(super) fn check_authorities(&mut self, path: &Path) {
-        let Some(authorities) = self.read_chain(path) else {
-            return;
-        };
-        let mut store = RootCertStore::empty();
-        let (_, ignored) = store.add_parsable_certificates(authorities);
-        if ignored > 0 {
-            let shown = path.display();
-            self.error(format!(
-                "{shown}: {ignored} of its certificates cannot be an authority: check it with `openssl x509 -in {shown} -text`"
-            ));
-        }
+        self.accept(pem::authorities(path));
     }
 
-    fn read(&mut self, path: &Path) -> Option<Vec<u8>> {
-        match fs::read(path) {
-            Ok(content) => Some(content),
-            Err(error) => {
-                let cure = match error.kind() {
-                    std::io::ErrorKind::NotFound => "correct the path, or put the file there",
-                    std::io::ErrorKind::PermissionDenied => {
-                        "start as root, or change the rights of the file"
-                    }
-                    _ => "correct the path",
-                };
-                self.error(format!(
-                    "{}: cannot be read ({error}): {cure}",
-                    path.display()
-                ));
-                None
-            }
-        }
-    }
-
-    fn read_chain(&mut self, path: &Path) -> Option<Vec<CertificateDer<'static>>> {
-        let content = self.read(path)?;
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
-        let shown = path.display();
-        match chain {
-            Ok(chain) if chain.is_empty() => {
-                self.error(format!(
-                    "{shown}: holds no certificate in PEM: if it is DER, convert it with `openssl x509 -inform der`"
-                ));
-                None
-            }
-            Ok(chain) => Some(chain),
-            Err(error) => {
-                self.error(format!(
-                    "{shown}: is malformed PEM ({error}): write the file anew"
-                ));
-                None
-            }
-        }
-    }
-
-    fn read_key(&mut self, path: &Path) -> Option<PrivateKey> {
-        // Wiped when it is dropped, as the key is.
-        let content = zeroize::Zeroizing::new(self.read(path)?);
-        match PrivateKey::parse(&content) {
-            Ok(key) => Some(key),
-            Err(error) => {
-                self.error(format!("{}: {error}", path.display()));
-                None
-            }
-        }
+    /// What has been read, or nothing and an error more.
+    fn accept<T>(&mut self, read: Result<T, String>) -> Option<T> {
+        read.map_err(|error| self.error(error)).ok()
     }
 
     fn check_match(
@@ -146,7 +87,7 @@ impl Findings {
     }
 
     fn check_ocsp(&mut self, path: &Path) {
-        let Some(content) = self.read(path) else {
+        let Some(content) = self.accept(pem::content(path)) else {
             return;
         };
         if !is_der_sequence(&content) {

@@ -15,7 +15,7 @@ use crate::nginx::last_lines;
 use crate::processor::process_cpu_time;
 use crate::scratch::ScratchDirectory;
 
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The card of QTLS (section 5.1).
 const PACE: &str = "dh8970";
 
@@ -108,16 +108,11 @@ fn socket(scratch: &ScratchDirectory) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
     use crate::processor::usable_cores;
 
     fn program(scratch: &ScratchDirectory, script: &str) -> PathBuf {
-        let path = scratch.file("program");
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-        path
+        scratch.program("program", &format!("#!/bin/sh\n{script}\n"))
     }
 
     #[test]

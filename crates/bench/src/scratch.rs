@@ -43,6 +43,18 @@ impl ScratchDirectory {
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
+
+    /// A file inside it that can be run. Another process writes it: a file that this one has open for writing is inherited by what other
+    /// tests start just then, and cannot be run until they have become other programs.
+    #[cfg(test)]
+    pub(crate) fn program(&self, name: &str, text: &str) -> PathBuf {
+        let (source, path) = (self.file(&format!("{name}.text")), self.file(name));
+        std::fs::write(&source, text).unwrap();
+        let mut copy = std::process::Command::new("install");
+        let copied = copy.args(["-m", "700"]).arg(source).arg(&path).status();
+        assert!(copied.unwrap().success());
+        path
+    }
 }
 
 #[cfg(test)]

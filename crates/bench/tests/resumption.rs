@@ -48,7 +48,8 @@ fn figure_9_can_be_measured_with_a_stock_nginx_alone() {
         figures: vec![Figure::Resumption],
         configurations: vec![Offloading::Software],
         concurrency: 8,
-        window: Duration::from_millis(200),
+        // A processor may be busy elsewhere for a while.
+        window: Duration::from_secs(1),
         rounds: 2,
         server_core: cores[0],
         load_core: cores[cores.len() - 1],
@@ -58,9 +59,12 @@ fn figure_9_can_be_measured_with_a_stock_nginx_alone() {
     assert_eq!(outcome.errors(), 0, "{outcome}");
     assert_eq!(outcome.rows.len(), 2 * 3);
     for row in &outcome.rows {
-        let share = row.resumed as f64 / row.handshakes as f64;
-        let asked = f64::from(row.resumed_percent) / 100.0;
-        assert!((share - asked).abs() < 0.05, "{row:?}");
+        let handshakes = row.handshakes as f64;
+        let asked = handshakes * f64::from(row.resumed_percent) / 100.0;
+        // Which of those that were under way when the window began and ended belong to it is up to the scheduler.
+        let at_the_edges = 2.0 * row.concurrency as f64 + 1.0;
+        let tolerated = (0.05 * handshakes).max(at_the_edges);
+        assert!((row.resumed as f64 - asked).abs() < tolerated, "{row:?}");
         assert!(row.server_cpu_us > 0.0 && row.mean_us > 0.0, "{row:?}");
         assert!(row.engine_share.is_none(), "{row:?}");
     }
@@ -138,7 +142,7 @@ fn serve(suite: &Suite, resumed_percent: u8) -> (Report, u64) {
         concurrency: CONCURRENCY,
         limit: Limit::Connections(CONNECTIONS),
         behaviour: Behaviour::Request,
-        timeout: Duration::from_secs(10),
+        timeout: Duration::from_secs(60),
     }
     .run()
     .unwrap();

@@ -15,7 +15,7 @@ fn a_stock_nginx_alone_gives_rows_plots_and_a_report() {
     let output = slipstream("pages", temporary.path())
         .args(["--configuration", "sw", "--tls", "off,on,new"])
         .args(["--page", "abc,shine", "--concurrency", "4"])
-        .args(["--seconds", "0.1", "--rounds", "1", "--json", "-"])
+        .args(["--seconds", "1", "--rounds", "1", "--json", "-"])
         .arg("--corpus")
         .arg(corpus.path())
         .arg("--out")

@@ -13,7 +13,7 @@ fn a_stock_nginx_alone_gives_rows_a_plot_and_a_report() {
     let directory = scratch.path().join("results");
     let output = slipstream(temporary.path())
         .args(["--figure", "9", "--configuration", "SW"])
-        .args(["--concurrency", "4", "--seconds", "0.1", "--rounds", "1"])
+        .args(["--concurrency", "4", "--seconds", "1", "--rounds", "1"])
         .args(["--json", "-", "--out"])
         .arg(&directory)
         .output()

@@ -245,7 +245,8 @@ impl Terminator {
 const CONFIGURATION: &str = "serve.toml";
 const OUTPUT: &str = "output";
 const ERRORS: &str = "errors";
-const RELOADED: &str = ": serving on ";
+/// Not when it has found by itself that the file has changed, which may come before, or after.
+const RELOADED: &str = "SIGHUP: serving on ";
 
 /// A command that runs what is added to it, and passes it `sockets`.
 fn activated(sockets: Vec<OwnedFd>) -> Command {

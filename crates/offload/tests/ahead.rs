@@ -75,7 +75,7 @@ fn x25519_keys_agree_with_openssl() {
 /// The nonce of each signature is recovered with the private key: k = (e + r d) / s mod n.
 #[test]
 fn nonces_are_unbiased() {
-    for (curve, signatures) in [(Curve::P256, 8192), (Curve::P384, 2048)] {
+    for (curve, signatures) in [(Curve::P256, 8192), (Curve::P384, 4096)] {
         on_fresh_thread(move || {
             install(
                 Backend::detect()
@@ -203,8 +203,9 @@ fn recovered_nonces(curve: Curve, count: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Above this a bias is found: fair bits exceed it once in 40,000 runs of the test.
-const LIMIT: f64 = 5.7;
+/// Above this a bias is found: fair bits exceed it once in a billion runs of the test, and the biased ones below stay under it as
+/// rarely.
+const LIMIT: f64 = 7.3;
 
 /// The greatest deviation of any bit, and of any two neighbouring bits' sum, from fairness, in standard deviations.
 fn greatest_bias(nonces: &[Vec<u8>]) -> f64 {

@@ -19,7 +19,7 @@ use crate::processor::{children, process_cpu_time};
 use crate::scratch::ScratchDirectory;
 
 /// How long nginx may take to start: a module may calibrate itself first.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An nginx started for an experiment, in a directory of its own. It is stopped and its directory removed when this
 /// is dropped, and it gets SIGTERM from the kernel should this program die.

@@ -14,7 +14,7 @@ use crate::nginx::last_lines;
 use crate::processor::{children, process_cpu_time};
 use crate::scratch::ScratchDirectory;
 
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 const STANDARD_OUTPUT: &str = "stdout";
 const STANDARD_ERROR: &str = "stderr";
 

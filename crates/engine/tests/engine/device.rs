@@ -129,9 +129,10 @@ fn an_engine_that_sleeps_for_want_of_room_is_woken() {
             }
         }
     };
-    let probes = engine.status().responses;
+    // The probe.
+    engine.wait_until(|status| status.responses == 1);
     ask(&mut fibers, 0..SLOTS);
-    engine.wait_until(|status| status.responses == probes + SLOTS as u64);
+    engine.wait_until(|status| status.responses == 1 + SLOTS as u64);
     ask(&mut fibers, SLOTS..SLOTS + MORE);
     // Time for the engine to fall asleep.
     std::thread::sleep(Duration::from_millis(50));

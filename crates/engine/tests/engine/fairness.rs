@@ -1,12 +1,14 @@
 //! Whose requests are computed when there are more than can be.
 
+use std::time::Instant;
+
 use slipstream_lanes::rsa::Size;
 use slipstream_offload::device::Options;
 use slipstream_offload::device::layout::Layout;
 use slipstream_offload::device::wire::Content;
 use slipstream_offload::{Coding, Handle, Kind};
 
-use crate::client::{Client, TestEngine, client_options, padded};
+use crate::client::{Client, PATIENCE, TestEngine, client_options, padded};
 use crate::content::text;
 
 const SIZE: Size = Size::Rsa2048;
@@ -26,23 +28,25 @@ fn a_client_that_floods_does_not_starve_another() {
     let key = flood.register(SIZE);
     let mut modest = engine.client();
     let modest_key = modest.register(SIZE);
-    for _ in 0..1024 {
-        flood.push(KIND, key, &padded(SIZE, 1), &[]);
-    }
-    flood.ring();
-    for _ in 0..10 {
-        modest.submit_rsa(SIZE, modest_key, 1);
-        modest.computed();
-    }
-    // When the modest one had all that it wanted, the flood was still on its way.
-    let mut early = 0;
-    while flood.poll().is_some() {
-        early += 1;
-    }
-    assert!(early < 1024, "all of the flood went first");
-    for _ in early..1024 {
-        flood.computed();
-    }
+    once("all of the flood goes first", || {
+        for _ in 0..1024 {
+            flood.push(KIND, key, &padded(SIZE, 1), &[]);
+        }
+        flood.ring();
+        for _ in 0..10 {
+            modest.submit_rsa(SIZE, modest_key, 1);
+            modest.computed();
+        }
+        // When the modest one had all that it wanted, the flood was still on its way.
+        let mut early = 0;
+        while flood.poll().is_some() {
+            early += 1;
+        }
+        for _ in early..1024 {
+            flood.computed();
+        }
+        early < 1024
+    });
 }
 
 /// Chunks that each take longer than a signature, from a client that claims the longest turns.
@@ -65,19 +69,21 @@ fn content_does_not_starve_signatures() {
         buffer: 0,
         length: 64 << 10,
     };
-    for _ in 0..1024 {
-        flood.push_content(Coding::Zstd, &content);
-    }
-    flood.ring();
-    for _ in 0..10 {
-        modest.submit_rsa(SIZE, key, 1);
-        modest.computed();
-    }
-    let mut early = 0;
-    while flood.poll().is_some() {
-        early += 1;
-    }
-    assert!(early < 1024, "all of the flood went first");
+    once("all of the flood goes first", || {
+        for _ in 0..1024 {
+            flood.push_content(Coding::Zstd, &content);
+        }
+        flood.ring();
+        for _ in 0..10 {
+            modest.submit_rsa(SIZE, key, 1);
+            modest.computed();
+        }
+        let mut early = 0;
+        while flood.poll().is_some() {
+            early += 1;
+        }
+        early < 1024
+    });
 }
 
 /// A kind that keeps filling batches does not keep out one that does not.
@@ -93,24 +99,25 @@ fn a_rare_kind_is_not_starved() {
         },
     );
     let key = flood.register(SIZE);
-    for _ in 0..1024 {
-        flood.push(KIND, key, &padded(SIZE, 1), &[]);
-    }
-    flood.ring();
     let mut rare = engine.client();
-    for _ in 0..5 {
-        rare.submit(Kind::X25519, Handle(0), &[1; 32], &[9; 32]);
-        rare.computed();
-    }
-    let status = engine.status();
-    let computed: u64 = (1..)
-        .zip(status.fill)
-        .map(|(lanes, count)| lanes * count)
-        .sum();
-    assert!(computed < 1024 + 5, "all of the flood went first");
-    for _ in 0..1024 {
-        flood.computed();
-    }
+    once("all of the flood goes first", || {
+        for _ in 0..1024 {
+            flood.push(KIND, key, &padded(SIZE, 1), &[]);
+        }
+        flood.ring();
+        for _ in 0..5 {
+            rare.submit(Kind::X25519, Handle(0), &[1; 32], &[9; 32]);
+            rare.computed();
+        }
+        let mut early = 0;
+        while flood.poll().is_some() {
+            early += 1;
+        }
+        for _ in early..1024 {
+            flood.computed();
+        }
+        early < 1024
+    });
 }
 
 #[test]
@@ -127,33 +134,38 @@ fn turns_are_as_long_as_weights_say() {
     // Something that takes a while, so that both have filled their rings when the first turn begins.
     let mut first = engine.client();
     let slow = first.register(Size::Rsa4096);
-    for _ in 0..8 {
-        first.push(
-            Kind::Rsa(Size::Rsa4096),
-            slow,
-            &padded(Size::Rsa4096, 1),
-            &[],
-        );
-    }
-    first.ring();
-    for _ in 0..240 {
-        light.push(KIND, keys.0, &padded(SIZE, 1), &[]);
-        heavy.push(KIND, keys.1, &padded(SIZE, 1), &[]);
-    }
-    light.ring();
-    heavy.ring();
-    for _ in 0..240 {
-        heavy.computed();
-    }
-    let mut served = 0;
-    while light.poll().is_some() {
-        served += 1;
-    }
-    // A third, but for what was computed between the last look and this one.
-    assert!((60..180).contains(&served), "{served}");
-    for _ in served..240 {
-        light.computed();
-    }
+    once("turns are not as long as weights say", || {
+        for _ in 0..8 {
+            first.push(
+                Kind::Rsa(Size::Rsa4096),
+                slow,
+                &padded(Size::Rsa4096, 1),
+                &[],
+            );
+        }
+        first.ring();
+        for _ in 0..240 {
+            light.push(KIND, keys.0, &padded(SIZE, 1), &[]);
+            heavy.push(KIND, keys.1, &padded(SIZE, 1), &[]);
+        }
+        light.ring();
+        heavy.ring();
+        for _ in 0..240 {
+            heavy.computed();
+        }
+        let mut served = 0;
+        while light.poll().is_some() {
+            served += 1;
+        }
+        for _ in served..240 {
+            light.computed();
+        }
+        for _ in 0..8 {
+            first.computed();
+        }
+        // A third, but for what was computed between the last look and this one.
+        (60..180).contains(&served)
+    });
 }
 
 #[test]
@@ -182,11 +194,21 @@ fn a_client_that_does_not_read_its_responses_stops_only_itself() {
         other.submit_rsa(SIZE, other_key, seed);
         other.computed();
     }
-    assert_eq!(engine.status().responses, 38);
+    // Counted when they have been delivered.
+    engine.wait_until(|status| status.responses == 38);
     assert_eq!(engine.status().requests.0[KIND.index()], 38);
     for expected in 1..=16 {
         assert_eq!(silent.computed().0, expected);
         silent.ring();
     }
     assert_eq!(engine.status().malformed_rings, 0);
+}
+
+/// Looks for something that holds at a moment which passes while the engine goes on. A test that is given no processor just then comes too
+/// late to see it; what is wrong is never seen.
+fn once(wrong: &str, mut is_seen: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_seen() {
+        assert!(start.elapsed() < PATIENCE, "{wrong}");
+    }
 }

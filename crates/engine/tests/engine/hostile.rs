@@ -122,10 +122,10 @@ fn slots_of_random_bytes_end_the_instance_or_are_refused() {
         wait_until(|| is_answered() || has_ended());
         witness.is_served();
     }
+    // Those of the witness are answered, too. Counted when they have been delivered.
+    engine.wait_until(|status| status.responses + status.malformed_rings >= 200);
     let status = engine.status();
     assert!(status.malformed_rings > 0, "{status:?}");
-    let answered = status.refused + status.faults + status.compressed_chunks;
-    assert!(answered + status.malformed_rings >= 100, "{status:?}");
     assert!(status.compressed_chunks > 0, "{status:?}");
 }
 
@@ -191,7 +191,9 @@ fn a_client_that_does_not_read_its_answers_is_closed() {
 fn descriptors_that_a_client_sends_are_not_kept() {
     let engine = TestEngine::start();
     let connection = engine.connect();
-    let (readable, writable) = rustix::pipe::pipe().expect("a pipe");
+    // Not for the programs that other tests start meanwhile.
+    let flags = rustix::pipe::PipeFlags::CLOEXEC;
+    let (readable, writable) = rustix::pipe::pipe_with(flags).expect("a pipe");
     socket::send(&connection, &ToEngine::Grant.write(), &[writable.as_fd()]).expect("room");
     drop(writable);
     wait_until(|| connection.receive().is_ok());

@@ -3,16 +3,16 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use slipstream_bench::load::{Behaviour, Limit, Load};
 use slipstream_bench::suite::SUITES;
 use slipstream_integration::abuse::Abuse;
-use slipstream_integration::process::{anonymous_memory, descriptors};
 use slipstream_integration::{
     Begun, KeyType, Offer, PATIENCE, Random, Visitors, concurrently, eventually,
 };
 
+use crate::memory::{PATIENT, ROUNDS, allow_descriptors, expect_nothing_is_left};
 use crate::site::Site;
 
 #[test]
@@ -21,10 +21,11 @@ fn thousands_of_aborted_connections() {
     const CONNECTIONS: usize = 10_000;
     let site = Site::http(&[KeyType::Rsa(2048)], "");
     let clients = [Offer::tls13(), Offer::tls12()].map(|offer| site.client(&offer));
-    let mut random = Random::of_this_run();
-    let abuse = |connections: usize, random: &mut Random| {
+    let random = Mutex::new(Random::of_this_run());
+    let abuse = |connections: usize| {
         const ABUSERS: usize = 16;
-        let randoms: Vec<_> = (0..ABUSERS).map(|_| Mutex::new(random.split())).collect();
+        let split = || Mutex::new(random.lock().unwrap().split());
+        let randoms: Vec<_> = (0..ABUSERS).map(|_| split()).collect();
         concurrently(ABUSERS, |abuser| {
             let mut random = randoms[abuser].lock().unwrap();
             for _ in 0..connections / ABUSERS {
@@ -39,22 +40,14 @@ fn thousands_of_aborted_connections() {
             }
         });
     };
-    abuse(WARM_UP, &mut random);
-    let usage = || {
-        let process = site.terminator.process();
-        (descriptors(process), anonymous_memory(process))
-    };
-    expect_rest(&site);
-    let before = usage();
-    let visitors = Visitors::start(&clients, 1);
-    abuse(CONNECTIONS - WARM_UP, &mut random);
-    visitors.wait_for(10);
-    visitors.stop().expect_all_served();
-    expect_rest(&site);
-    let after = usage();
-    // Idle connections to the backend stay, and the allocator keeps some memory.
-    assert!(after.0 <= before.0 + 64, "{before:?} {after:?}");
-    assert!(after.1 <= before.1 + (4 << 20), "{before:?} {after:?}");
+    abuse(WARM_UP);
+    // The allocator keeps some memory.
+    expect_nothing_is_left(&site, 4 << 20, || {
+        let visitors = Visitors::start(&clients, 1);
+        abuse((CONNECTIONS - WARM_UP) / ROUNDS as usize);
+        visitors.wait_for(10);
+        visitors.stop().expect_all_served();
+    });
     assert!(
         site.terminator.metric(
             "slipstream_serve_failed_handshakes_total",
@@ -90,7 +83,8 @@ fn clients_leave_while_their_operations_are_in_flight() {
 #[test]
 fn a_storm_of_handshakes() {
     const AT_ONCE: usize = 2_500;
-    let site = Site::http(&[KeyType::Rsa(2048)], "");
+    allow_descriptors();
+    let site = Site::http(&[KeyType::Rsa(2048)], PATIENT);
     let suite = SUITES.iter().find(|suite| suite.name == "tls13-rsa2048");
     let report = Load {
         address: site.address,
@@ -99,7 +93,8 @@ fn a_storm_of_handshakes() {
         concurrency: AT_ONCE,
         limit: Limit::Connections(3 * AT_ONCE as u64),
         behaviour: Behaviour::Request,
-        timeout: PATIENCE,
+        // The last one waits for all the others.
+        timeout: 10 * PATIENCE,
     }
     .run()
     .unwrap();
@@ -115,6 +110,8 @@ fn a_storm_of_handshakes() {
 /// What they have asked for is wrong, and they go on sending: the answer reaches them all the same.
 #[test]
 fn a_client_that_is_still_sending_gets_its_answer() {
+    /// A client that goes on for longer than this is not listened to.
+    const LINGERING: Duration = Duration::from_secs(2);
     let authority = slipstream_integration::Authority::new();
     let root = format!("root = {:?}", authority.directory());
     let site = Site::new(&[KeyType::EcdsaP256], "", &root);
@@ -125,9 +122,15 @@ fn a_client_that_is_still_sending_gets_its_answer() {
             "POST /index.html HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
-        connection.send(head.as_bytes()).unwrap();
-        connection.send(&body).unwrap();
-        assert_eq!(connection.read_response().unwrap().status, 405);
+        let start = Instant::now();
+        let answer = connection
+            .send(head.as_bytes())
+            .and_then(|()| connection.send(&body))
+            .and_then(|()| connection.read_response());
+        match answer {
+            Err(_) if start.elapsed() >= LINGERING => {}
+            answer => assert_eq!(answer.unwrap().status, 405),
+        }
     }
     expect_rest(&site);
 }
@@ -158,7 +161,8 @@ fn malformed_and_oversized_records() {
             .set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();
         stream.write_all(&bytes).unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // It may have been closed by now, with a reset.
+        let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = Vec::new();
         // A reset is as good as an end.
         let _ = stream.read_to_end(&mut answer);

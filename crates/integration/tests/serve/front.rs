@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use slipstream_integration::programs;
@@ -184,30 +183,33 @@ fn requests_and_connections_are_logged() {
 
 #[test]
 fn health_is_told() {
-    let mut site = Site::http(&[KeyType::EcdsaP256], "");
+    let backend = Backend::start("served");
+    let mut site = Site::before(&backend, &[KeyType::EcdsaP256], "");
     for page in ["/health/live", "/health/ready"] {
         assert_eq!(site.terminator.page(page).status, 200, "{page}");
     }
     let mut slow = site.client(&Offer::tls13()).connect().unwrap();
     slow.send(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
-    thread::sleep(Duration::from_millis(200));
+    backend.wait_for_slow();
     site.terminator.signal(Signal::TERM);
     eventually("no more connections are wanted", || {
         site.terminator.page("/health/ready").status == 503
     });
     assert_eq!(site.terminator.page("/health/live").status, 200);
+    backend.release();
     assert_eq!(slow.read_response().unwrap().text(), "served slowly");
     assert!(site.terminator.wait().success());
 }
 
 #[test]
 fn a_second_signal_ends_it_at_once() {
-    let mut site = Site::http(&[KeyType::EcdsaP256], "drain_timeout = \"1h\"");
+    let backend = Backend::start("served");
+    let mut site = Site::before(&backend, &[KeyType::EcdsaP256], "drain_timeout = \"1h\"");
     let mut open = site.client(&Offer::tls13()).connect().unwrap();
     open.send(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
-    thread::sleep(Duration::from_millis(200));
+    backend.wait_for_slow();
     site.terminator.signal(Signal::TERM);
     eventually("it ends", || {
         site.terminator

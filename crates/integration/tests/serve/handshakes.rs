@@ -7,8 +7,8 @@ use openssl::ssl::SslVersion;
 use slipstream_integration::process::memory;
 use slipstream_integration::programs;
 use slipstream_integration::{
-    Authority, Client, Engine, KeyType, Offer, Terminator, TerminatorConfiguration, concurrently,
-    eventually, unused_address,
+    Authority, Begun, Client, Engine, KeyType, Offer, Stopped, Terminator, TerminatorConfiguration,
+    concurrently, eventually, unused_address,
 };
 
 use crate::site::{Backend, Site, configuration};
@@ -192,12 +192,11 @@ fn a_ticket_opens_no_other_door() {
         assert!(!refused.contains("200 OK"), "{refused}");
         assert!(!refused.contains("Reused, "), "{refused}");
     }
-    assert!(
-        terminator.metric(
-            "slipstream_serve_failed_handshakes_total",
-            "reason=\"failed"
-        ) > 0
-    );
+    // A connection is closed before it is counted.
+    eventually("they are counted", || {
+        let failed = "slipstream_serve_failed_handshakes_total";
+        terminator.metric(failed, "reason=\"failed") > 0
+    });
 }
 
 #[test]
@@ -225,11 +224,15 @@ fn an_engine_computes() {
     let main = format!("[engine]\nsocket = {:?}", engine.socket());
     let site = Site::http(&[KeyType::Rsa(2048)], &main);
     serve_many(&site);
-    assert!(
-        site.terminator
-            .metric("slipstream_serve_device_operations_total", "")
-            > 0
-    );
+    // What an engine is worth is what lanes are worth here.
+    if std::arch::is_x86_feature_detected!("avx512ifma") {
+        // An engine that is busy when the terminator starts is let in later.
+        eventually("the engine is used", || {
+            serve_together(&site);
+            let metric = "slipstream_serve_device_operations_total";
+            site.terminator.metric(metric, "") > 0
+        });
+    }
 }
 
 #[test]
@@ -295,6 +298,15 @@ fn serve_many(site: &Site) {
         let client = site.client(&offers[number % offers.len()]);
         assert_eq!(client.get("/").unwrap().text(), "served");
     });
+}
+
+/// Handshakes that all are there when the first one is looked at: one that is alone is left to aws-lc.
+fn serve_together(site: &Site) {
+    let client = site.client(&Offer::tls13());
+    let stopped = Stopped::new(vec![site.terminator.process()]);
+    let begun: Vec<Begun> = (0..32).map(|_| Begun::new(&client).unwrap()).collect();
+    drop(stopped);
+    Begun::expect_service(begun);
 }
 
 /// Whether a number of the private key is in the memory of the terminator: as it is, in reverse, or as text.

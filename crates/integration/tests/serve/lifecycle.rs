@@ -3,13 +3,14 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use slipstream_integration::{
-    Authority, Client, KeyType, Offer, Terminator, TerminatorConfiguration, Visitors, eventually,
-    unused_address,
+    Authority, Client, ClientError, KeyType, Offer, Terminator, TerminatorConfiguration, Visitors,
+    eventually, unused_address,
 };
 
 use crate::site::{Backend, Site, configuration};
@@ -117,20 +118,20 @@ fn what_is_wrong_leaves_the_old_configuration_in_use() {
 #[test]
 fn a_drain_completes_what_has_begun() {
     for signal in [Signal::TERM, Signal::QUIT] {
-        let mut site = Site::http(&[KeyType::Rsa(2048)], "");
+        let backend = Backend::start("served");
+        let mut site = Site::before(&backend, &[KeyType::Rsa(2048)], "");
         let client = site.client(&Offer::tls13());
         let mut idle = client.connect().unwrap();
         idle.get("/").unwrap();
         let mut slow = client.connect().unwrap();
         slow.send(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
             .unwrap();
-        eventually("the request is under way", || {
-            site.terminator
-                .metric("slipstream_serve_open_connections", "")
-                == 2
-        });
-        thread::sleep(Duration::from_millis(200));
+        backend.wait_for_slow();
         site.terminator.signal(signal);
+        eventually("no more connections are wanted", || {
+            site.terminator.page("/health/ready").status == 503
+        });
+        backend.release();
         let response = slow.read_response().unwrap();
         assert_eq!(response.text(), "served slowly");
         assert!(site.terminator.wait().success());
@@ -156,12 +157,14 @@ fn a_drain_ends_under_load_although_a_client_asks_for_nothing() {
 
 #[test]
 fn a_drain_that_takes_too_long_is_cut_off() {
-    let mut site = Site::http(&[KeyType::Rsa(2048)], "drain_timeout = \"300ms\"");
+    let backend = Backend::start("served");
+    let keys = [KeyType::Rsa(2048)];
+    let mut site = Site::before(&backend, &keys, "drain_timeout = \"300ms\"");
     let client = site.client(&Offer::tls13());
     let mut slow = client.connect().unwrap();
     slow.send(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
-    thread::sleep(Duration::from_millis(200));
+    backend.wait_for_slow();
     site.terminator.signal(Signal::TERM);
     site.terminator.wait();
     assert!(slow.read_response().is_err());
@@ -187,16 +190,60 @@ fn a_restart_under_load_with_sockets_of_systemd() {
         Terminator::start_with(&configuration, vec![socket.into()])
     };
     let mut terminator = start();
-    let offers = [Offer::tls13(), Offer::tls12()];
-    let visitors = Visitors::start(&offers.map(|offer| Client::new(address, &offer)), 2);
-    for _ in 0..3 {
-        visitors.wait_for(20);
-        terminator.signal(Signal::TERM);
-        assert!(terminator.wait().success());
-        terminator = start();
+    let clients: Vec<Client> = [Offer::tls13(), Offer::tls12()]
+        .iter()
+        .flat_map(|offer| [Client::new(address, offer), Client::new(address, offer)])
+        .collect();
+    let (is_over, served) = (AtomicBool::new(false), AtomicU64::new(0));
+    let wait_for = |more: u64| {
+        let wanted = served.load(Ordering::Relaxed) + more;
+        eventually("clients are served", || {
+            served.load(Ordering::Relaxed) >= wanted
+        });
+    };
+    thread::scope(|scope| {
+        let _end = End(&is_over);
+        for client in &clients {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    visit(client).unwrap();
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for _ in 0..3 {
+            wait_for(20);
+            terminator.signal(Signal::TERM);
+            assert!(terminator.wait().success());
+            terminator = start();
+        }
+        wait_for(20);
+    });
+}
+
+/// Threads that go on until then must end although a test fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
-    visitors.wait_for(20);
-    visitors.stop().expect_all_served();
+}
+
+/// Fetches a page. A client that has been given no processor between its handshake and its request may be let go by a terminator
+/// that drains.
+fn visit(client: &Client) -> Result<(), ClientError> {
+    /// For so long the terminator waits for a request that is on its way.
+    const ON_ITS_WAY: Duration = Duration::from_secs(1);
+    let start = Instant::now();
+    let mut connection = client.connect()?;
+    let sent = connection.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let is_late = start.elapsed() >= ON_ITS_WAY;
+    match sent.and_then(|()| connection.read_response()) {
+        Err(_) if is_late => {}
+        response => assert_eq!(response?.status, 200),
+    }
+    Ok(())
 }
 
 #[test]

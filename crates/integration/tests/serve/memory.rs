@@ -6,7 +6,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use slipstream_bench::load::{Behaviour, Limit, Load};
 use slipstream_bench::suite::{Protocol, SUITES};
 use slipstream_integration::process::{anonymous_memory, descriptors};
-use slipstream_integration::{KeyType, Offer, PATIENCE, concurrently};
+use slipstream_integration::{KeyType, Offer, PATIENCE, concurrently, eventually};
 
 use crate::abuse::expect_rest;
 use crate::site::Site;
@@ -22,11 +22,6 @@ fn fifty_thousand_connections_leave_nothing() {
         .iter()
         .filter(|suite| suite.key == slipstream_bench::suite::KeyType::EcdsaP256)
         .collect();
-    let usage = || {
-        expect_rest(&site);
-        let process = site.terminator.process();
-        (descriptors(process), anonymous_memory(process))
-    };
     let serve = |connections: u64| {
         for suite in &suites {
             let report = Load {
@@ -49,18 +44,52 @@ fn fifty_thousand_connections_leave_nothing() {
         }
     };
     serve(CONNECTIONS / 10);
-    let before = usage();
-    serve(CONNECTIONS - CONNECTIONS / 10);
-    let after = usage();
-    assert!(after.0 <= before.0 + 64, "{before:?} {after:?}");
-    assert!(after.1 <= before.1 + (2 << 20), "{before:?} {after:?}");
+    let rest = CONNECTIONS - CONNECTIONS / 10;
+    expect_nothing_is_left(&site, 2 << 20, || serve(rest / ROUNDS));
+}
+
+/// In how many parts [`expect_nothing_is_left`] has its work done.
+pub const ROUNDS: u64 = 5;
+
+/// Does `work` [`ROUNDS`] times: all in all at most `most_bytes` of memory may be lost, and no descriptors but those of idle connections to
+/// the backend.
+///
+/// Memory also grows when more clients than ever before happen to be served at once, and allocators keep it. Whether they are is up
+/// to the scheduler; but it does not happen in every round, as a loss does. So the two worst rounds do not count.
+pub fn expect_nothing_is_left(site: &Site, most_bytes: u64, work: impl Fn()) {
+    const COUNTED: usize = 3;
+    let process = site.terminator.process();
+    let memory = || {
+        expect_rest(site);
+        anonymous_memory(process)
+    };
+    let mut before = memory();
+    let open = descriptors(process);
+    let mut growth: Vec<u64> = (0..ROUNDS)
+        .map(|_| {
+            work();
+            let after = memory();
+            after.saturating_sub(std::mem::replace(&mut before, after))
+        })
+        .collect();
+    growth.sort_unstable();
+    let lost: u64 = growth[..COUNTED].iter().sum();
+    assert!(
+        lost * ROUNDS <= most_bytes * COUNTED as u64,
+        "it grows by {growth:?}"
+    );
+    // What a client that has broken off still sends is waited for a little longer than its connection counts as open.
+    eventually("descriptors are closed", || {
+        descriptors(process) <= open + 64
+    });
 }
 
 #[test]
 fn an_idle_connection_takes_less_than_40_kilobytes() {
     const CONNECTIONS: usize = 2_000;
     const MOST_BYTES: u64 = 40 << 10;
-    let site = Site::http(&[KeyType::EcdsaP256], "");
+    allow_descriptors();
+    let site = Site::http(&[KeyType::EcdsaP256], PATIENT);
     let client = site.client(&Offer::tls13());
     // A first one brings what is made once.
     client.get("/").unwrap();
@@ -77,7 +106,7 @@ fn an_idle_connection_takes_less_than_40_kilobytes() {
             })
             .collect();
         std::thread::sleep(Duration::from_millis(100));
-        let each = (memory() - before) / CONNECTIONS as u64;
+        let each = memory().saturating_sub(before) / CONNECTIONS as u64;
         println!("{each} bytes for an idle connection (has asked: {has_asked})");
         assert!(each <= MOST_BYTES, "{each} (has asked: {has_asked})");
         drop(connections);
@@ -89,7 +118,7 @@ fn an_idle_connection_takes_less_than_40_kilobytes() {
 #[test]
 fn ten_thousand_idle_connections_and_handshakes_beside_them() {
     let idle = ten_thousand_or_as_many_as_may_be();
-    let site = Site::http(&[KeyType::EcdsaP256], "");
+    let site = Site::http(&[KeyType::EcdsaP256], PATIENT);
     let client = site.client(&Offer::tls13());
     let connections: Vec<_> = concurrently(8, |_| {
         (0..idle / 8)
@@ -126,13 +155,22 @@ fn ten_thousand_idle_connections_and_handshakes_beside_them() {
     expect_rest(&site);
 }
 
+/// Clients may take as long as a busy machine makes them.
+pub const PATIENT: &str = "[limits]\nhandshake_timeout = \"1h\"\nidle_timeout = \"1h\"";
+
 /// Each takes a descriptor here and one there.
 fn ten_thousand_or_as_many_as_may_be() -> usize {
     const WANTED: u64 = 10_000;
-    const OTHERS: u64 = 512;
+    // Tests that run at the same time, in this process: 2,000 idle connections, and 2,500 with as many to the backend.
+    const OTHERS: u64 = 8_192;
+    const FEWEST: u64 = 1_024;
+    WANTED.min(allow_descriptors().saturating_sub(OTHERS).max(FEWEST)) as usize
+}
+
+/// Has this process use as many descriptors as it may, which is returned.
+pub fn allow_descriptors() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).expect("a process may use what it is allowed");
-    let allowed = limit.maximum.unwrap_or(u64::MAX) - OTHERS;
-    WANTED.min(allowed) as usize
+    limit.maximum.unwrap_or(u64::MAX)
 }

@@ -2,11 +2,12 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 use slipstream_integration::{
     Authority, Client, Credentials, KeyType, Offer, Terminator, TerminatorConfiguration,
-    unused_address,
+    eventually, unused_address,
 };
 
 /// A terminator with one listener.
@@ -20,12 +21,13 @@ pub struct Site {
 impl Site {
     /// HTTP, answered by a [`Backend`] that lives as long as the test's process.
     pub fn http(keys: &[KeyType], main: &str) -> Self {
-        let backend = Backend::start("served");
-        Self::new(
-            keys,
-            main,
-            &format!("backends = [\"http://{}\"]", backend.address),
-        )
+        Self::before(&Backend::start("served"), keys, main)
+    }
+
+    /// HTTP, answered by `backend`.
+    pub fn before(backend: &Backend, keys: &[KeyType], main: &str) -> Self {
+        let listener = format!("backends = [\"http://{}\"]", backend.address);
+        Self::new(keys, main, &listener)
     }
 
     /// A certificate for `localhost` with a key of each type, and what the listener does.
@@ -65,26 +67,70 @@ pub fn configuration(
         .listener(address, &credentials, listener)
 }
 
-/// A server of HTTP/1.1 that keeps connections alive, and says the same to everything. A request for `/slow` takes two seconds, one for
-/// `/headers` is answered with its own header.
+/// A server of HTTP/1.1 that keeps connections alive, and says the same to everything. A request for `/slow` is answered when it is
+/// [released](Backend::release), one for `/headers` with its own header.
 pub struct Backend {
     pub address: SocketAddr,
+    slow: Arc<Slow>,
+}
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// Requests for `/slow`.
+#[derive(Default)]
+struct Slow {
+    state: Mutex<SlowState>,
+    released: Condvar,
+}
+
+#[derive(Default)]
+struct SlowState {
+    has_come: bool,
+    is_released: bool,
 }
 
 impl Backend {
     pub fn start(text: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // A terminator that asks for thousands at once is not to wait for SYNs that are sent again.
+        rustix::net::listen(&listener, BACKLOG).unwrap();
         let address = listener.local_addr().unwrap();
+        let slow = Arc::new(Slow::default());
+        let of_connections = slow.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                thread::spawn(move || drop(converse(&stream, text)));
+                let slow = of_connections.clone();
+                thread::spawn(move || drop(converse(&stream, text, &slow)));
             }
         });
-        Self { address }
+        Self { address, slow }
+    }
+
+    /// Waits until a request for `/slow` is here.
+    pub fn wait_for_slow(&self) {
+        eventually("a request has come that takes long", || {
+            self.slow.state.lock().unwrap().has_come
+        });
+    }
+
+    /// Has requests for `/slow` answered.
+    pub fn release(&self) {
+        self.slow.state.lock().unwrap().is_released = true;
+        self.slow.released.notify_all();
     }
 }
 
-fn converse(stream: &TcpStream, text: &str) -> io::Result<()> {
+impl Slow {
+    fn wait(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.has_come = true;
+        let released = self.released.wait_while(state, |state| !state.is_released);
+        drop(released.unwrap());
+    }
+}
+
+fn converse(stream: &TcpStream, text: &str, slow: &Slow) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
     loop {
@@ -97,7 +143,7 @@ fn converse(stream: &TcpStream, text: &str) -> io::Result<()> {
         let path = head.split(' ').nth(1).unwrap_or_default();
         let body = match path {
             "/slow" => {
-                thread::sleep(std::time::Duration::from_secs(2));
+                slow.wait();
                 "served slowly"
             }
             "/headers" => &head,

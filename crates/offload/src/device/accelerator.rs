@@ -38,6 +38,8 @@ pub struct Device {
     state: State,
     /// How long the device is left alone after the next failure.
     retry: Duration,
+    /// For how long it may answer nothing.
+    late: Duration,
     jobs: usize,
 }
 
@@ -73,7 +75,8 @@ struct Link {
 
 impl Device {
     /// The device that listens at `path`, used where `policy` and `costs` say so. If nobody listens there, that is
-    /// tried again later; waits for at most `patience` for who does.
+    /// tried again later; waits for at most `patience` for who does. Who is ready to wait for more than a second here gives
+    /// answers as long, too.
     ///
     /// # Errors
     /// If the system has no descriptor for it.
@@ -94,6 +97,7 @@ impl Device {
                 until: Instant::now(),
             },
             retry: RETRY,
+            late: patience.max(LATE),
             jobs: 0,
         };
         let deadline = Instant::now() + patience;
@@ -137,7 +141,7 @@ impl Device {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if now - *since > LATE {
+                    if now - *since > self.late {
                         self.take_out(now);
                     }
                 }
@@ -220,7 +224,7 @@ impl Device {
             return;
         };
         let was_probing = link.probe.is_some();
-        match link.collect(now, responses, counters) {
+        match link.collect(now, self.late, responses, counters) {
             Ok(()) if was_probing && link.probe.is_none() => self.retry = RETRY,
             Ok(()) => {}
             Err(_) => {
@@ -395,6 +399,7 @@ impl Link {
     fn collect(
         &mut self,
         now: Instant,
+        late: Duration,
         responses: &mut Vec<Response>,
         counters: &mut Counters,
     ) -> io::Result<()> {
@@ -457,7 +462,7 @@ impl Link {
         if came {
             self.answered = now;
         }
-        if self.flights.is_late(now, self.answered) {
+        if self.flights.is_late(now, self.answered, late) {
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
                 "the device is late",

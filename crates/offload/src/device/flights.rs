@@ -9,8 +9,8 @@ use crate::slots::RequestId;
 /// For how long a device may answer nothing while requests wait. Then it is taken out, and they are run in software.
 pub(super) const LATE: Duration = Duration::from_secs(1);
 
-/// How long a request may wait at a device that answers others: before clients give up.
-const TOO_LATE: Duration = Duration::from_secs(20);
+/// So many times as long a request may wait at a device that answers others: for 20 seconds, before clients give up.
+const TOO_LATE: u32 = 20;
 
 /// The requests in flight, by the names under which the device knows them.
 #[derive(Default)]
@@ -107,9 +107,10 @@ impl Flights {
         self.age(now) > OLD
     }
 
-    pub(super) fn is_late(&self, now: Instant, answered: Instant) -> bool {
+    /// Whether the device, which has last answered anything at `answered`, is later than `late` allows: see [`LATE`].
+    pub(super) fn is_late(&self, now: Instant, answered: Instant, late: Duration) -> bool {
         let age = self.age(now);
-        age.min(now.saturating_duration_since(answered)) > LATE || age > TOO_LATE
+        age.min(now.saturating_duration_since(answered)) > late || age > late * TOO_LATE
     }
 
     fn age(&self, now: Instant) -> Duration {
@@ -174,24 +175,24 @@ mod tests {
 
     #[test]
     fn a_device_is_late_that_answers_nothing_or_one_of_them_never() {
-        let mut flights = Flights::default();
-        let start = Instant::now();
-        let after = |time: Duration| start + time;
-        assert!(
-            !flights.is_late(after(TOO_LATE * 2), start),
-            "nothing waits"
-        );
-        let id = flights.next_id();
-        flights.add(None, start);
-        assert!(!flights.is_late(after(LATE), start));
-        assert!(flights.is_late(after(LATE * 2), start));
-        assert!(
-            !flights.is_late(after(LATE * 2), after(LATE)),
-            "others are answered"
-        );
-        assert!(flights.is_late(after(TOO_LATE * 2), after(TOO_LATE * 2)));
-        flights.end(id);
-        assert!(!flights.is_late(after(TOO_LATE * 2), start));
+        for late in [LATE, 60 * LATE] {
+            let mut flights = Flights::default();
+            let start = Instant::now();
+            let too_late = late * TOO_LATE;
+            let is_late = |flights: &Flights, now: Duration, answered: Duration| {
+                flights.is_late(start + now, start + answered, late)
+            };
+            let never = Duration::ZERO;
+            assert!(!is_late(&flights, too_late * 2, never), "nothing waits");
+            let id = flights.next_id();
+            flights.add(None, start);
+            assert!(!is_late(&flights, late, never));
+            assert!(is_late(&flights, late * 2, never));
+            assert!(!is_late(&flights, late * 2, late), "others are answered");
+            assert!(is_late(&flights, too_late * 2, too_late * 2));
+            flights.end(id);
+            assert!(!is_late(&flights, too_late * 2, never));
+        }
     }
 
     #[test]

@@ -96,6 +96,8 @@ async fn asks(stream: &mut TlsStream, idle_timeout: Duration, shared: &Shared) -
         tokio::time::sleep(ON_ITS_WAY).await;
     };
     let waited = tokio::select! {
+        // What has come in time counts, though this thread was not given a processor until time was up.
+        biased;
         waited = timeout(idle_timeout, stream.wait_for_data()) => waited,
         () = drained => return false,
     };

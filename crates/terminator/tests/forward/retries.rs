@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use slipstream_terminator::configuration::{ProxyProtocol, Service as Settings};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
 
 use crate::support::*;
 
@@ -88,10 +89,17 @@ async fn a_response_that_is_cut_off_does_not_look_whole() {
 
 #[tokio::test]
 async fn a_connection_that_the_backend_has_closed_is_not_used() {
+    let (closed, mut has_closed) = mpsc::unbounded_channel();
     // It answers one request on a connection, says nothing of closing it, and closes it.
-    let backend = backend(|mut stream| async move {
-        read_message(&mut stream).await;
-        let _ = stream.write_all(OK.as_bytes()).await;
+    let backend = backend(move |mut stream| {
+        let closed = closed.clone();
+        async move {
+            read_message(&mut stream).await;
+            let _ = stream.write_all(OK.as_bytes()).await;
+            stream.shutdown().await.unwrap();
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+            closed.send(()).unwrap();
+        }
     })
     .await;
     let site = Site::http(&[backend.address]);
@@ -101,7 +109,8 @@ async fn a_connection_that_the_backend_has_closed_is_not_used() {
         let seen = ask(&mut client, request).await;
         assert!(seen.starts_with("HTTP/1.1 200"), "{seen}");
         assert_eq!(backend.connections(), count);
-        tokio::task::yield_now().await;
+        // By now it is known on this side.
+        has_closed.recv().await.unwrap();
     }
     assert_eq!(site.metrics.backend_failures.get(), 0);
 }
@@ -130,7 +139,7 @@ async fn each_connection_to_a_backend_begins_with_one_header() {
     let backend = backend(|mut stream| async move {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
-            line.push(tokio::io::AsyncReadExt::read_u8(&mut stream).await.unwrap());
+            line.push(stream.read_u8().await.unwrap());
         }
         while read_message(&mut stream).await.is_some() {
             let length = line.len();

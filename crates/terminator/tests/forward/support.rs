@@ -12,7 +12,7 @@ use slipstream_terminator::configuration::{
 use slipstream_terminator::forward::{Connection, Service, Surroundings, Upstreams};
 use slipstream_terminator::operations::metrics::Metrics;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -193,8 +193,12 @@ pub async fn responder(response: &'static str) -> TestBackend {
 
 /// An address that refuses connections.
 pub async fn refusing() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap()
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    // Nobody listens, and nobody else gets the port while this program runs.
+    std::mem::forget(socket);
+    address
 }
 
 /// Reads a request or a response with its body; chunks are not decoded. `None` if the stream has ended.

@@ -11,7 +11,7 @@ use slipstream_ring::{Words, ring};
 
 use super::buffers::Buffers;
 use super::connection::{Connection, Instance, Options};
-use super::flights::{Flight, Flights, LATE};
+use super::flights::{Flight, Flights, LATE, LATE_WITH_KEYS};
 use super::keys::RegisteredKeys;
 use super::layout::{COMPANY, SLOT_WORDS};
 use super::probe;
@@ -75,8 +75,8 @@ struct Link {
 
 impl Device {
     /// The device that listens at `path`, used where `policy` and `costs` say so. If nobody listens there, that is
-    /// tried again later; waits for at most `patience` for who does. Who is ready to wait for more than a second here gives
-    /// answers as long, too.
+    /// tried again later; waits for at most `patience` for who does. Answers are waited for as long, but at least for a second,
+    /// and for five where the device holds private keys.
     ///
     /// # Errors
     /// If the system has no descriptor for it.
@@ -87,6 +87,10 @@ impl Device {
         costs: Costs,
         patience: Duration,
     ) -> io::Result<Self> {
+        let late = match options.token {
+            Some(_) => LATE_WITH_KEYS,
+            None => LATE,
+        };
         let mut device = Self {
             path,
             options,
@@ -97,7 +101,7 @@ impl Device {
                 until: Instant::now(),
             },
             retry: RETRY,
-            late: patience.max(LATE),
+            late: late.max(patience),
             jobs: 0,
         };
         let deadline = Instant::now() + patience;

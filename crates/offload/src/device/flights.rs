@@ -9,6 +9,9 @@ use crate::slots::RequestId;
 /// For how long a device may answer nothing while requests wait. Then it is taken out, and they are run in software.
 pub(super) const LATE: Duration = Duration::from_secs(1);
 
+/// The same of a device that holds private keys, which has no software behind it: what it does not answer, fails.
+pub(super) const LATE_WITH_KEYS: Duration = Duration::from_secs(5);
+
 /// So many times as long a request may wait at a device that answers others: for 20 seconds, before clients give up.
 const TOO_LATE: u32 = 20;
 

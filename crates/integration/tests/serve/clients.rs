@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 
 use slipstream_bench::scratch::ScratchDirectory;
 use slipstream_integration::programs;
-use slipstream_integration::sockets::sockets;
-use slipstream_integration::{KeyType, Offer, Stopped, concurrently, eventually};
+use slipstream_integration::{KeyType, Offer, concurrently, eventually};
 
+use crate::handshakes::serve_together;
 use crate::site::{Backend, Site};
 
 /// Connections that the clients in other languages make at once.
@@ -103,25 +102,15 @@ fn apache_bench() {
     let url = format!("https://{}/", site.address);
     for protocol in ["TLS1.2", "TLS1.3"] {
         let arguments = ["-n", "400", "-c", "50", "-f", protocol, &url];
-        let output = thread::scope(|scope| {
-            // The first fifty handshakes come together, whoever is given a processor.
-            let stopped = Stopped::new(vec![site.terminator.process()]);
-            let bench = scope.spawn(|| programs::run("ab", arguments));
-            eventually("all have connected", || {
-                sockets(site.address)
-                    .iter()
-                    .any(|socket| socket.is_listening && socket.queued >= 50)
-            });
-            drop(stopped);
-            bench.join().unwrap().expect_success()
-        });
+        let output = programs::run("ab", arguments).expect_success();
         for line in ["Complete requests:      400", "Failed requests:        0"] {
             assert!(output.contains(line), "{output}");
         }
         assert!(!output.contains("Non-2xx responses"), "{output}");
     }
-    // Handshakes that come together are computed together where lanes are.
+    // How many of its handshakes come at a time is its own affair. Those that come together are computed together where lanes are.
     if std::arch::is_x86_feature_detected!("avx512ifma") {
+        serve_together(&site);
         eventually("lanes have been used", || {
             site.terminator.lane_operations() >= 8
         });

@@ -301,7 +301,7 @@ fn serve_many(site: &Site) {
 }
 
 /// Handshakes that all are there when the first one is looked at: one that is alone is left to aws-lc.
-fn serve_together(site: &Site) {
+pub fn serve_together(site: &Site) {
     let client = site.client(&Offer::tls13());
     let stopped = Stopped::new(vec![site.terminator.process()]);
     let begun: Vec<Begun> = (0..32).map(|_| Begun::new(&client).unwrap()).collect();

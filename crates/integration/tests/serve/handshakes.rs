@@ -267,12 +267,18 @@ fn keys_are_isolated_in_an_engine() {
             .errors()
             .contains("the private keys with it")
     });
-    // Another one is given them anew.
+    // Another one is given them anew, and so is the one after it.
     engine.restart();
-    eventually("the keys are used", || {
-        site.client(&Offer::tls13()).get("/").is_ok()
-    });
-    serve_many(&site);
+    for is_last in [false, true] {
+        eventually("the keys are used", || {
+            site.client(&Offer::tls13()).get("/").is_ok()
+        });
+        serve_many(&site);
+        if !is_last {
+            engine.kill();
+            engine.restart();
+        }
+    }
     for credentials in &site.credentials {
         assert!(!is_in_memory(&site, &credentials.key_file));
     }

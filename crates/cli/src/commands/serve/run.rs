@@ -174,8 +174,10 @@ impl Server {
                 }
             }
             IsolatedKeys::Forgotten if self.hands_over_at <= Instant::now() => {
-                self.hands_over_at = Instant::now() + ENGINE_PATIENCE;
                 self.reload("the engine has been started again");
+                if self.terminator.isolated_keys() != IsolatedKeys::Usable {
+                    self.hands_over_at = Instant::now() + ENGINE_PATIENCE;
+                }
             }
             IsolatedKeys::Forgotten => {}
         }

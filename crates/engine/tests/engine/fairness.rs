@@ -38,14 +38,7 @@ fn a_client_that_floods_does_not_starve_another() {
             modest.computed();
         }
         // When the modest one had all that it wanted, the flood was still on its way.
-        let mut early = 0;
-        while flood.poll().is_some() {
-            early += 1;
-        }
-        for _ in early..1024 {
-            flood.computed();
-        }
-        early < 1024
+        answered(&mut flood, 1024) < 1024
     });
 }
 
@@ -109,14 +102,7 @@ fn a_rare_kind_is_not_starved() {
             rare.submit(Kind::X25519, Handle(0), &[1; 32], &[9; 32]);
             rare.computed();
         }
-        let mut early = 0;
-        while flood.poll().is_some() {
-            early += 1;
-        }
-        for _ in early..1024 {
-            flood.computed();
-        }
-        early < 1024
+        answered(&mut flood, 1024) < 1024
     });
 }
 
@@ -153,13 +139,7 @@ fn turns_are_as_long_as_weights_say() {
         for _ in 0..240 {
             heavy.computed();
         }
-        let mut served = 0;
-        while light.poll().is_some() {
-            served += 1;
-        }
-        for _ in served..240 {
-            light.computed();
-        }
+        let served = answered(&mut light, 240);
         for _ in 0..8 {
             first.computed();
         }
@@ -202,6 +182,13 @@ fn a_client_that_does_not_read_its_responses_stops_only_itself() {
         silent.ring();
     }
     assert_eq!(engine.status().malformed_rings, 0);
+}
+
+/// How many responses of `count` are there already. Waits for the others.
+fn answered(client: &mut Client, count: usize) -> usize {
+    let early = (0..count).take_while(|_| client.poll().is_some()).count();
+    (early..count).for_each(|_| drop(client.computed()));
+    early
 }
 
 /// Looks for something that holds at a moment which passes while the engine goes on. A test that is given no processor just then comes too

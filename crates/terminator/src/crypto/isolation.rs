@@ -226,7 +226,7 @@ impl Held {
                 Ok(output)
             }
             Answer::Computed(_) | Answer::Software(_) => Err(Error::General(format!(
-                "the engine at {} does not answer for a private key that it holds: start it, and reload",
+                "the engine at {} does not answer for a private key that it holds: start it",
                 self.socket.display()
             ))),
         }

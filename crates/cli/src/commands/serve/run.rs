@@ -174,12 +174,22 @@ impl Server {
                 }
             }
             IsolatedKeys::Forgotten if self.hands_over_at <= Instant::now() => {
-                self.reload("the engine has been started again");
-                if self.terminator.isolated_keys() != IsolatedKeys::Usable {
-                    self.hands_over_at = Instant::now() + ENGINE_PATIENCE;
-                }
+                self.hand_over_keys();
             }
             IsolatedKeys::Forgotten => {}
+        }
+    }
+
+    /// By the configuration in use: the file may hold one that is not finished, or that only a restart can take.
+    fn hand_over_keys(&mut self) {
+        match self.terminator.reload(self.configuration.clone()) {
+            Ok(()) => log("the engine has been started again, and has the private keys"),
+            Err(error) => {
+                log(&format!(
+                    "the engine has been started again, and has no private keys: {error}"
+                ));
+                self.hands_over_at = Instant::now() + ENGINE_PATIENCE;
+            }
         }
     }
 

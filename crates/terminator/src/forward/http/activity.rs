@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ use crate::forward::upstream::milliseconds;
 
 /// What has happened on a connection, and when, in [`milliseconds`]. Written and read by one thread.
 pub struct Activity {
+    /// A header has been read.
+    has_asked: AtomicBool,
     /// Requests whose responses have not ended.
     requests: AtomicUsize,
     /// Of those, the ones that wait for a backend or a file, not for the client.
@@ -38,6 +40,7 @@ impl Activity {
     /// Of a connection that begins now.
     pub fn new() -> Self {
         Self {
+            has_asked: AtomicBool::new(false),
             requests: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             progress: AtomicU64::new(milliseconds()),
@@ -47,6 +50,7 @@ impl Activity {
 
     /// A header has been read.
     pub fn begin_request(&self) {
+        self.has_asked.store(true, Ordering::Relaxed);
         self.header_began.store(0, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.note_progress();
@@ -82,9 +86,9 @@ impl Activity {
         }
     }
 
-    /// Whether a header has begun which is not complete, and nothing else goes on.
-    pub fn is_reading_header(&self) -> bool {
-        self.requests.load(Ordering::Relaxed) == 0 && self.header_began.load(Ordering::Relaxed) != 0
+    /// Whether a header has begun which is not complete, and is the first: what comes after a request may be the rest of its body.
+    pub fn is_reading_first_header(&self) -> bool {
+        !self.has_asked.load(Ordering::Relaxed) && self.header_began.load(Ordering::Relaxed) != 0
     }
 
     /// What the limits say now.

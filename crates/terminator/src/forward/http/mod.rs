@@ -239,7 +239,7 @@ where
                         shut_down(connection.as_mut());
                         GOODBYE_TIMEOUT
                     }
-                    Verdict::Stalled if session.activity.is_reading_header() => {
+                    Verdict::Stalled if session.activity.is_reading_first_header() => {
                         return record::refuse(session, StatusCode::REQUEST_TIMEOUT);
                     }
                     Verdict::Idle | Verdict::Stalled => return,

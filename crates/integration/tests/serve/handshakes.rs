@@ -259,6 +259,13 @@ fn keys_are_isolated_in_an_engine() {
     for credentials in &site.credentials {
         assert!(!is_in_memory(&site, &credentials.key_file));
     }
+    // What is in the file from now on waits for a restart, and so does not matter.
+    let used = configuration(site.address, &site.credentials, &main, &listener);
+    site.terminator.try_reload(&used.main("user = \"nobody\""));
+    eventually("the file is refused", || {
+        let errors = site.terminator.errors();
+        errors.contains("the old configuration stays in use")
+    });
     // Nobody else has the keys.
     engine.kill();
     assert!(site.client(&Offer::tls13()).get("/").is_err());

@@ -1,4 +1,6 @@
-//! Spreads as the cells of a table.
+//! Spreads as the cells of a table, and what a paper says beside them.
+
+use std::fmt;
 
 use crate::statistics::Spread;
 
@@ -24,4 +26,35 @@ pub(crate) fn range(spread: Option<Spread>) -> String {
         || "-".to_owned(),
         |spread| format!("{:.2}..{:.2}", spread.min, spread.max),
     )
+}
+
+/// What a paper says, beside what was measured here.
+pub(crate) struct BesidePaper {
+    /// What it is about, in columns.
+    pub(crate) subject: String,
+    pub(crate) here: Spread,
+    pub(crate) paper: &'static str,
+    /// Where it stands.
+    pub(crate) source: &'static str,
+}
+
+/// Writes a line for each claim under a heading; nothing at all if there are none.
+pub(crate) fn write_beside_paper(
+    formatter: &mut fmt::Formatter<'_>,
+    claims: impl Iterator<Item = BesidePaper>,
+) -> fmt::Result {
+    for (index, claim) in claims.enumerate() {
+        if index == 0 {
+            writeln!(formatter, "\nBeside the paper:")?;
+        }
+        writeln!(
+            formatter,
+            "{} here {:>6}   paper {} ({})",
+            claim.subject,
+            median(Some(claim.here), 2),
+            claim.paper,
+            claim.source,
+        )?;
+    }
+    Ok(())
 }

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::fs;
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::Context;
 use serde::Serialize;
@@ -42,6 +43,14 @@ pub fn write_with_report<O: Display + Serialize>(
         }
     }
     write(json, outcome)
+}
+
+/// A measurement in which connections have failed is none.
+pub fn exit_code(failures: u64) -> ExitCode {
+    match failures {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
 }
 
 /// Prints `text` as it is. A reader that has seen enough, as `head` has, is no error.

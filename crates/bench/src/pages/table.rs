@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{CLAIMS, Comparison, Outcome};
-use crate::table::{median, percentage, range};
+use crate::table::{BesidePaper, median, percentage, range, write_beside_paper};
 
 impl fmt::Display for Outcome {
     /// The pages, the summary, what the paper claims beside it, and what went wrong.
@@ -46,34 +46,29 @@ impl fmt::Display for Outcome {
              its share of its core. engine, load: shares of the\nother core; near 100% together they were the limit. offloaded: the part of the chunks that \
              the engine compressed; the worker\ncompressed the rest."
         )?;
-        self.write_claims(formatter)?;
+        write_beside_paper(formatter, self.claims())?;
         self.write_failures(formatter)
     }
 }
 
 impl Outcome {
-    fn write_claims(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut heading = Some("\nBeside the paper:");
-        for claim in CLAIMS {
-            let Some(value) = self.measured(claim) else {
-                continue;
-            };
-            if let Some(heading) = heading.take() {
-                writeln!(formatter, "{heading}")?;
-            }
-            writeln!(
-                formatter,
-                "{:<4} {:<10} {:<17} {:<26} here {:>6}   paper {} ({})",
-                claim.transport.name(),
-                claim.page,
-                claim.configuration.name(),
-                claim.measure.description(),
-                median(Some(value), 2),
-                claim.paper,
-                claim.source,
-            )?;
-        }
-        Ok(())
+    fn claims(&self) -> impl Iterator<Item = BesidePaper> {
+        let measured = |claim| Some((claim, self.measured(claim)?));
+        CLAIMS
+            .iter()
+            .filter_map(measured)
+            .map(|(claim, here)| BesidePaper {
+                subject: format!(
+                    "{:<4} {:<10} {:<17} {:<26}",
+                    claim.transport.name(),
+                    claim.page,
+                    claim.configuration.name(),
+                    claim.measure.description(),
+                ),
+                here,
+                paper: claim.paper,
+                source: claim.source,
+            })
     }
 
     fn write_failures(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{CLAIMS, Comparison, Outcome};
-use crate::table::{median, percentage, range};
+use crate::table::{BesidePaper, median, percentage, range, write_beside_paper};
 
 impl fmt::Display for Outcome {
     /// The summary, what the paper claims beside it, and what went wrong.
@@ -37,34 +37,29 @@ impl fmt::Display for Outcome {
              load core: what load generator and engine took of theirs; near 100%\nthey were the limit.",
             self.device
         )?;
-        self.write_claims(formatter)?;
+        write_beside_paper(formatter, self.claims())?;
         self.write_failures(formatter)
     }
 }
 
 impl Outcome {
-    fn write_claims(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut heading = Some("\nBeside the paper:");
-        for claim in CLAIMS {
-            let Some(ratio) = self.measured(claim) else {
-                continue;
-            };
-            if let Some(heading) = heading.take() {
-                writeln!(formatter, "{heading}")?;
-            }
-            writeln!(
-                formatter,
-                "{:>3} {:<24} {:<20} {:<26} here {:>6}   paper {} ({})",
-                claim.figure.number(),
-                claim.load(),
-                format!("{} / {}", claim.configuration.name(), claim.against.name()),
-                claim.measure.description(),
-                median(Some(ratio), 2),
-                claim.paper,
-                claim.source,
-            )?;
-        }
-        Ok(())
+    fn claims(&self) -> impl Iterator<Item = BesidePaper> {
+        let measured = |claim| Some((claim, self.measured(claim)?));
+        CLAIMS
+            .iter()
+            .filter_map(measured)
+            .map(|(claim, here)| BesidePaper {
+                subject: format!(
+                    "{:>3} {:<24} {:<20} {:<26}",
+                    claim.figure.number(),
+                    claim.load(),
+                    format!("{} / {}", claim.configuration.name(), claim.against.name()),
+                    claim.measure.description(),
+                ),
+                here,
+                paper: claim.paper,
+                source: claim.source,
+            })
     }
 
     fn write_failures(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -72,12 +72,8 @@ impl BenchCompress {
     /// Runs the command.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let experiment = self.experiment()?;
-        let total = experiment.measurements();
-        let mut done = 0;
-        let outcome = experiment.run(|row| {
-            done += 1;
-            print_progress(done, total, row);
-        })?;
+        let outcome =
+            experiment.run(options::counted(experiment.measurements(), print_progress))?;
         output::write_with_report(
             self.out.as_deref(),
             self.json.as_deref(),

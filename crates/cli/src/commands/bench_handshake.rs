@@ -113,10 +113,7 @@ impl BenchHandshake {
         }
         let outcome = experiment.run(print_progress)?;
         output::write(self.json.as_deref(), &outcome)?;
-        Ok(match outcome.errors() {
-            0 => ExitCode::SUCCESS,
-            _ => ExitCode::FAILURE,
-        })
+        Ok(output::exit_code(outcome.errors()))
     }
 
     fn experiment(&self) -> anyhow::Result<Experiment> {

@@ -92,10 +92,7 @@ impl BenchLoad {
         };
         let summary = Summary::of(&load, &report);
         output::write(self.json.as_deref(), &summary)?;
-        Ok(match report.failures.total() {
-            0 => ExitCode::SUCCESS,
-            _ => ExitCode::FAILURE,
-        })
+        Ok(output::exit_code(report.failures.total()))
     }
 }
 

@@ -54,12 +54,8 @@ impl BenchPages {
     /// Runs the command.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let experiment = self.experiment()?;
-        let total = experiment.measurements();
-        let mut done = 0;
-        let outcome = experiment.run(|row| {
-            done += 1;
-            print_progress(done, total, row);
-        })?;
+        let outcome =
+            experiment.run(options::counted(experiment.measurements(), print_progress))?;
         self.options
             .finish(&outcome, outcome.errors(), write_report)
     }

@@ -49,12 +49,8 @@ impl BenchQtls {
     /// Runs the command.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let experiment = self.experiment()?;
-        let total = experiment.measurements();
-        let mut done = 0;
-        let outcome = experiment.run(|row| {
-            done += 1;
-            print_progress(done, total, row);
-        })?;
+        let outcome =
+            experiment.run(options::counted(experiment.measurements(), print_progress))?;
         self.options
             .finish(&outcome, outcome.errors(), write_report)
     }

@@ -75,10 +75,7 @@ impl Demo {
             outcome.machine.openssl
         ))?;
         output::write(self.json.as_deref(), &outcome)?;
-        Ok(match outcome.errors() {
-            0 => ExitCode::SUCCESS,
-            _ => ExitCode::FAILURE,
-        })
+        Ok(output::exit_code(outcome.errors()))
     }
 
     fn serve_and_fetch(

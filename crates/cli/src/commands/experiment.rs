@@ -56,9 +56,6 @@ impl Options {
             outcome,
             write_report,
         )?;
-        Ok(match errors {
-            0 => ExitCode::SUCCESS,
-            _ => ExitCode::FAILURE,
-        })
+        Ok(output::exit_code(errors))
     }
 }

@@ -70,6 +70,15 @@ pub fn short_time(text: &str) -> Result<std::time::Duration, String> {
     }
 }
 
+/// For an experiment of `total` measurements: hands each to `print`, after how many are done and `total`.
+pub fn counted<R>(total: usize, print: impl Fn(usize, usize, &R)) -> impl FnMut(&R) {
+    let mut done = 0;
+    move |row| {
+        done += 1;
+        print(done, total, row);
+    }
+}
+
 /// The cores of server and load: those asked for, else the first two that this process may use. On a machine with a
 /// single core both share it, which is said on standard error because it spoils the figures.
 pub fn cores(server: Option<usize>, load: Option<usize>) -> Result<(usize, usize), Error> {

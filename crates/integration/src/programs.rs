@@ -3,9 +3,11 @@
 use std::env;
 use std::ffi::OsStr;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
+
+use slipstream_bench::scratch::ScratchDirectory;
 
 /// What a program has left.
 #[derive(Clone, Debug)]
@@ -36,6 +38,18 @@ pub fn is_installed(program: &str) -> bool {
         eprintln!("skipped: {program} is not installed");
     }
     found
+}
+
+/// Builds the program of one file of Go, in `folder`.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn built_with_go(source: &Path, folder: &ScratchDirectory) -> Command {
+    let program = folder.file("client");
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(&program).arg(source);
+    finish(&mut build, b"").expect_success();
+    Command::new(program)
 }
 
 /// Runs a program of a package that the tests install, with nothing to read.

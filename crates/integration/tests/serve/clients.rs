@@ -127,14 +127,8 @@ fn python() {
 fn go() {
     if programs::is_installed("go") {
         let scratch = ScratchDirectory::new().unwrap();
-        let client = scratch.file("client");
-        let mut command = Command::new("go");
-        command
-            .args(["build", "-o"])
-            .arg(&client)
-            .arg(source("go/main.go"));
-        programs::finish(&mut command, b"").expect_success();
-        run_in_both_versions(&mut Command::new(client));
+        let mut client = programs::built_with_go(&source("go/main.go"), &scratch);
+        run_in_both_versions(&mut client);
     }
 }
 

@@ -1,13 +1,14 @@
-//! Montgomery arithmetic as the RSA layer sees it, and the backends that provide it.
+//! Montgomery arithmetic for RSA, and its implementation for each backend.
 
 use crate::radix52;
 use crate::vector::{Portable, Vector};
 
 /// Montgomery arithmetic on digit-sliced numbers: element i holds digit i of all eight lanes.
 ///
-/// R = 2^(N * `DIGIT_BITS`). Results are almost reduced: for inputs a, b < R the result is congruent to
-/// a b / R and less than modulus + a b / R + 1. A digit is the low `DIGIT_BITS` bits of its lane; a backend may
-/// leave garbage above, which it ignores in its own inputs and which others must mask.
+/// R = 2^(N * `DIGIT_BITS`). Results are almost reduced: for inputs a, b < R the result is
+/// congruent to a b / R and less than modulus + a b / R + 1. A digit is the low `DIGIT_BITS` bits
+/// of its lane. A backend may leave garbage above it, which it ignores in its own inputs and which
+/// all other code must mask.
 pub(crate) trait Arithmetic {
     /// Eight lanes.
     type Vector: Vector;
@@ -33,7 +34,8 @@ pub(crate) trait Arithmetic {
     );
 }
 
-/// Scratch for a product of the longest numbers, 147 digits of 28 bits each, and 8 elements for the kernels.
+/// Scratch for a product of the longest numbers, 147 digits of 28 bits each, and 8 elements for the
+/// kernels.
 pub(crate) const PRODUCT_LENGTH: usize = 2 * 147 + 8;
 
 /// Eight odd moduli of N digits.

@@ -1,48 +1,51 @@
-//! The instruction sets that the kernels are written for, and which of them this CPU has.
+//! The instruction sets that kernels are written for.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// An instruction set to compute with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum Backend {
-    /// AVX-512 with the 52-bit integer multiply-add of IFMA: the fast one (Ice Lake, Zen 4 and later).
+    /// AVX-512 with the 52-bit integer multiply-add of IFMA (Ice Lake, Zen 4 and later). This is
+    /// the fastest.
     Ifma,
     /// Plain AVX-512F with 28-bit digits (Skylake-SP, Cascade Lake).
     Avx512,
-    /// No particular instructions: slower than any RSA library, for tests.
+    /// No particular instructions. This is for tests, and slower than any RSA library.
     Portable,
 }
 
-/// Set by [`assume_available`].
+/// True after [`assume_available`].
 static IFMA_ASSUMED: AtomicBool = AtomicBool::new(false);
 
 impl Backend {
     /// All backends, the fastest first.
     pub const ALL: [Backend; 3] = [Backend::Ifma, Backend::Avx512, Backend::Portable];
 
-    /// The fastest backend that is worth using on this CPU; never [`Backend::Portable`].
-    ///
-    /// The operating system's support for the vector registers is taken into account.
+    /// The fastest backend that this CPU and the operating system can run. It is never
+    /// [`Backend::Portable`]: `None` means that software is faster than lanes.
+    #[must_use]
     pub fn detect() -> Option<Backend> {
         [Backend::Ifma, Backend::Avx512]
             .into_iter()
             .find(|backend| backend.is_available())
     }
 
-    /// All backends that this CPU can run, the fastest first.
+    /// All backends that this CPU and the operating system can run, the fastest first.
     pub fn available() -> impl Iterator<Item = Backend> + Clone {
         Backend::ALL
             .into_iter()
             .filter(|backend| backend.is_available())
     }
 
-    /// Whether this CPU (and operating system) can run the backend.
+    /// Returns true if this CPU and the operating system can run the backend.
+    #[must_use]
     pub fn is_available(self) -> bool {
         self.missing().next().is_none()
             || (self == Backend::Ifma && IFMA_ASSUMED.load(Ordering::Relaxed))
     }
 
-    /// A short name: `avx512-ifma`, `avx512f` or `portable`.
+    /// The name of the backend: `avx512-ifma`, `avx512f` or `portable`.
+    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Backend::Ifma => "avx512-ifma",
@@ -84,11 +87,12 @@ fn has_avx512ifma() -> bool {
     false
 }
 
-/// Makes [`Backend::Ifma`] available although the CPU does not announce IFMA. For tests that emulate it.
+/// Makes [`Backend::Ifma`] available on a CPU that does not announce IFMA. For tests that emulate
+/// it.
 ///
 /// # Safety
-/// From now on, every IFMA instruction that this process executes must have its architectural effect, and the
-/// CPU must have AVX-512F.
+/// From now on, every IFMA instruction that this process executes must have its architectural
+/// effect, and the CPU must have AVX-512F.
 #[doc(hidden)]
 pub unsafe fn assume_available() {
     IFMA_ASSUMED.store(true, Ordering::Relaxed);
@@ -106,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn detection_takes_the_fastest_of_those_available() {
+    fn the_fastest_available_backend_is_detected() {
         let first = Backend::available().next().expect("portable");
         assert_eq!(Backend::detect().unwrap_or(Backend::Portable), first);
     }

@@ -1,14 +1,15 @@
 //! Digit-sliced numbers outside multiplication: addition, comparison, selection, conversion.
 //!
-//! Element i of an array holds digit i of all eight lanes. Unless said otherwise digits are normalised: below
-//! 2^bits, `bits` being the radix's number of bits.
+//! Element i of an array holds digit i of all eight lanes. Digits have `bits` bits. Unless a
+//! function says otherwise, they are normalised: below 2^`bits`.
 
+use slipstream_keys::integer::{big_endian, digit};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::LANES;
 use crate::vector::Vector;
 
-/// Clears what lies above the digits.
+/// Clears the bits above the digits.
 #[inline(always)]
 pub(crate) fn normalise<V: Vector>(number: &mut [V], bits: u32) {
     let mask = digit_mask(number[0], bits);
@@ -29,7 +30,8 @@ pub(crate) fn add<V: Vector>(number: &mut [V], other: &[V], bits: u32) {
     }
 }
 
-/// `out = a - b`, modulo 2^(bits * length). Returns the borrow: all ones in the lanes where a < b, else zero.
+/// `out = a - b` modulo 2^(bits * length). Returns the borrow: all ones in the lanes where a < b,
+/// else zero.
 #[inline(always)]
 pub(crate) fn subtract<V: Vector>(out: &mut [V], a: &[V], b: &[V], bits: u32) -> V {
     let mask = digit_mask(a[0], bits);
@@ -57,7 +59,7 @@ pub(crate) fn reduce_once<V: Vector>(
     }
 }
 
-/// Zero in the lanes where `a` and `b` are equal, else something else.
+/// Zero in the lanes where `a` and `b` are equal, else another number.
 #[inline(always)]
 pub(crate) fn differ<V: Vector>(a: &[V], b: &[V]) -> V {
     let mut differences = zero(a[0]);
@@ -67,14 +69,14 @@ pub(crate) fn differ<V: Vector>(a: &[V], b: &[V]) -> V {
     differences
 }
 
-/// Copies to each lane of `out` the entry of `table` that the lane of `index` (0 to 15) names, reading all of
-/// the table whatever the index. Digits need not be normalised.
+/// Copies to each lane of `out` the entry of `table` at the index in that lane of `index`, 0 to 15.
+/// The whole table is read for every index. Digits need not be normalised.
 #[inline(always)]
 pub(crate) fn look_up<V: Vector, const N: usize>(out: &mut [V; N], table: &[[V; N]; 16], index: V) {
     const AT_ONCE: usize = 10;
     let one = splat(index, 1);
     for start in (0..N).step_by(AT_ONCE) {
-        // The last digits may overlap those before.
+        // The last chunk may overlap the one before.
         let start = start.min(N - AT_ONCE);
         let chosen: &mut [V; AT_ONCE] = (&mut out[start..start + AT_ONCE])
             .try_into()
@@ -100,8 +102,8 @@ fn entry_part<V, const N: usize, const M: usize>(entry: &[V; N], start: usize) -
 
 /// The lanes of `vectors` as integers.
 pub(crate) fn lanes_mut<V: Vector>(vectors: &mut [V]) -> &mut [[u64; LANES]] {
-    // SAFETY: a `Vector` has the layout of `[u64; 8]`, at least its alignment, and any bit pattern is a value
-    // of it; the borrow is exclusive and lasts as long.
+    // SAFETY: a `Vector` has the layout of `[u64; 8]`, at least its alignment, and any bit pattern
+    // is a value of it; the borrow is exclusive and lasts as long.
     unsafe { core::slice::from_raw_parts_mut(vectors.as_mut_ptr().cast(), vectors.len()) }
 }
 
@@ -128,7 +130,7 @@ pub(crate) fn load_lane<V: Vector>(number: &mut [V], lane: usize, digits: &[u64]
     }
 }
 
-/// Limbs of the longest number that is converted: 4096 bits, and one for reading past the end.
+/// Limbs of the longest number that is converted, 4096 bits, and one for reading past the end.
 const MAXIMUM_LIMBS: usize = 4096 / 64 + 1;
 
 /// Writes the big-endian integer `bytes`, of at most 4096 bits, to lane `lane` of `number`.
@@ -142,7 +144,7 @@ pub(crate) fn load_bytes<V: Vector>(number: &mut [V], lane: usize, bytes: &[u8],
     }
 }
 
-/// Writes lane `lane` of `number`, which is known to fit, to `bytes`, big-endian.
+/// Writes lane `lane` of `number` to `bytes`, big-endian. The number fits.
 pub(crate) fn store_bytes<V: Vector>(number: &mut [V], lane: usize, bytes: &mut [u8], bits: u32) {
     let mut pending: u128 = 0;
     let mut pending_bits = 0;
@@ -158,22 +160,6 @@ pub(crate) fn store_bytes<V: Vector>(number: &mut [V], lane: usize, bytes: &mut 
         pending_bits -= 64;
     }
     pending.zeroize();
-}
-
-/// The digit with number `index` of the integer with little-endian `limbs`.
-pub(crate) fn digit(limbs: &[u64], index: usize, bits: u32) -> u64 {
-    let position = index * bits as usize;
-    let (limb, shift) = (position / 64, position % 64);
-    let limb_at = |index| u128::from(limbs.get(index).copied().unwrap_or(0));
-    let window = limb_at(limb) | limb_at(limb + 1) << 64;
-    (window >> shift) as u64 & (u64::MAX >> (u64::BITS - bits))
-}
-
-/// The integer in up to eight big-endian bytes.
-pub(crate) fn big_endian(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
 #[inline(always)]

@@ -1,28 +1,30 @@
 //! Montgomery multiplication in radix 2^52 with fused multiply-add, for eight lanes at once.
 //!
-//! Numbers are digit-sliced: element i of an array holds digit i of all eight lanes. A digit is the low 52
-//! bits of its lane; the 12 bits above are what was already carried to the next digit, and stay there because
-//! the multiplier ignores them. Numbers have N digits, N a multiple of [`BLOCK`].
+//! Numbers are digit-sliced: element i of an array holds digit i of all eight lanes. A digit is the
+//! low 52 bits of its lane. The 12 bits above it have already been carried to the next digit, and
+//! stay there because the multiplier ignores them. Numbers have N digits, a multiple of [`BLOCK`].
 //!
-//! R = 2^(52 N). All results are *almost* reduced: no final subtraction. For inputs a, b < R the result is
-//! congruent to a b / R and less than n + a b / R ("almost Montgomery", Gueron, "Efficient Software
-//! Implementations of Modular Exponentiation", 2012).
+//! R = 2^(52 N). All results are *almost* reduced: no final subtraction. For inputs a, b < R the
+//! result is congruent to a b / R and less than n + a b / R ("almost Montgomery", Gueron,
+//! "Efficient Software Implementations of Modular Exponentiation", 2012).
 //!
-//! Everything is done in blocks of ten digits by ten digits as straight-line code: ten rows and a sliding
-//! window of eleven column sums stay in registers, and every digit loaded feeds twenty multiplications. Column
-//! sums rest in `product` between blocks. A multiplication takes 4 N^2 multiply-adds, a squaring 3 N^2 + N.
+//! Everything is done in blocks of ten digits by ten digits as straight-line code: ten rows and a
+//! sliding window of eleven column sums stay in registers, and every digit loaded feeds twenty
+//! multiplications. Column sums rest in `product` between blocks. A multiplication takes 4 N^2
+//! multiply-adds, a squaring 3 N^2 + N.
 //!
-//! Two things make the reduction cheap. The low half of m_i n_0 is never computed: it makes column i
-//! zero modulo 2^52, so all that is left of the column t is its carry, ceil(t / 2^52). And every column that
-//! will be reduced starts at 2^52 - 1, so that this ceiling is a plain shift; m_i = k0 t = k0 (t + 2^52 - 1) + k0
-//! modulo 2^52 is then one multiply-add too.
+//! Two tricks make the reduction cheap. The low half of m_i n_0 is never computed: it makes column
+//! i zero modulo 2^52, so only the carry of the column t is left, ceil(t / 2^52). And every column
+//! that will be reduced starts at 2^52 - 1, so that this ceiling is a plain shift. Then m_i =
+//! k0 t = k0 (t + 2^52 - 1) + k0 modulo 2^52 is one multiply-add too.
 //!
-//! No column overflows: it gathers at most 2 N digit halves of the product and 2 N of the reduction, each
-//! below 2^52, the initial value below 2^53 and a carry below 2^12; for N = 80 that is less than 2^61.
+//! No column overflows. It is the sum of at most 2 N digit halves of the product and 2 N of the
+//! reduction, each below 2^52, of the initial value below 2^53, and of a carry below 2^12. For N =
+//! 80 that is less than 2^61.
 
 use crate::vector::{Lanes, MultiplyAdd52};
 
-/// Digits per block: the kernels take multiples of it.
+/// Digits per block. The number of digits is a multiple of it.
 pub(crate) const BLOCK: usize = 10;
 
 /// Bits per digit.
@@ -30,7 +32,8 @@ pub(crate) const DIGIT_BITS: u32 = 52;
 
 /// `out = a b / R` modulo `modulus`, almost reduced.
 ///
-/// `negated_inverse` is -1 / modulus modulo 2^52, per lane. `product` is scratch of at least 2 N elements.
+/// `negated_inverse` is -1 / modulus modulo 2^52, per lane. `product` is scratch of at least 2 N
+/// elements.
 ///
 /// # Panics
 /// If N is not a multiple of [`BLOCK`] or `product` is too short.
@@ -51,7 +54,7 @@ pub(crate) fn multiply<V: MultiplyAdd52, const N: usize>(
         let fresh = |block| {
             (index == 0 || block == index + blocks).then(|| initial(negated_inverse, block, blocks))
         };
-        let mut window = Window::enter(fresh(index).unwrap_or(&product[index]));
+        let mut window = Window::load(fresh(index).unwrap_or(&product[index]));
         window.sweep(rows, columns, &mut product[index..], |offset| {
             fresh(index + offset)
         });
@@ -77,7 +80,7 @@ pub(crate) fn square<V: MultiplyAdd52, const N: usize>(
         let fresh = |block| {
             (index == 0 || block == index + blocks).then(|| initial(negated_inverse, block, blocks))
         };
-        let mut window = Window::enter(fresh(2 * index).unwrap_or(&product[2 * index]));
+        let mut window = Window::load(fresh(2 * index).unwrap_or(&product[2 * index]));
         window.multiply_by_later_rows(rows, &mut product[2 * index..], fresh(2 * index + 1));
         let rows = load_in_place(rows);
         window.sweep(
@@ -96,14 +99,14 @@ const fn blocks_of<const N: usize>() -> usize {
     N / BLOCK
 }
 
-/// Hides an operand from the optimizer, which would load all of it once, before a loop, and spill it to a stack that
-/// is not aligned for it.
+/// Hides an operand from the optimizer, which would otherwise load the whole operand before a loop
+/// and spill it to a stack that is not aligned for it.
 #[inline(always)]
 fn load_in_place<T>(operand: &T) -> &T {
     core::hint::black_box(operand)
 }
 
-/// What a block of sums holds before anything is added to it: see the head of this file.
+/// The initial value of a block of sums: see the documentation of this module.
 #[inline(always)]
 fn initial<V: MultiplyAdd52>(_witness: &V, block: usize, blocks: usize) -> &'static [V; BLOCK] {
     static CEILING: Lanes<BLOCK> = Lanes::splat((1 << DIGIT_BITS) - 1);
@@ -113,8 +116,9 @@ fn initial<V: MultiplyAdd52>(_witness: &V, block: usize, blocks: usize) -> &'sta
     unsafe { lanes.as_vectors() }
 }
 
-/// Repeats a block with a constant counting from 0 to 9, or over a part of that. A loop would leave the sums in
-/// memory: LLVM does not unroll nested loops of this length before it decides what lives in registers.
+/// Repeats a block with a constant that counts from 0 to 9, or over a part of that. A loop would
+/// leave the sums in memory: LLVM allocates registers before it unrolls nested loops of this
+/// length.
 macro_rules! unroll {
     ($index:ident, $body:block) => {
         unroll!(@ $index, $body, 0 1 2 3 4 5 6 7 8 9)
@@ -136,8 +140,9 @@ macro_rules! unroll {
     };
 }
 
-/// The column sums in registers while ten rows sweep over the columns: those of the current block of columns,
-/// and those of the next, which it reaches into. The two take turns: in odd phases the second half is current.
+/// The column sums that are in registers while ten rows sweep over the columns: those of the
+/// current block of columns, and those of the next block, which the products reach into. The two
+/// halves alternate: in odd phases the second half is current.
 struct Window<V>([V; 2 * BLOCK]);
 
 /// Index of column `J` of a window, counted from the start of the current block.
@@ -149,15 +154,16 @@ macro_rules! column {
 
 impl<V: MultiplyAdd52> Window<V> {
     #[inline(always)]
-    fn enter(sums: &[V; BLOCK]) -> Self {
+    fn load(sums: &[V; BLOCK]) -> Self {
         let mut window = [sums[0]; 2 * BLOCK];
         unroll!(J, { window[J] = sums[J] });
         Window(window)
     }
 
-    /// Adds `rows` times all `columns`, beginning in phase 0, and leaves the window.
+    /// Adds `rows` times all `columns`, beginning in phase 0, and stores the window.
     ///
-    /// `sums` holds the blocks of sums from the current one on; `fresh` tells which hold nothing yet.
+    /// `sums` holds the blocks of sums from the current one on. For a block that holds nothing yet,
+    /// `fresh` returns the initial value.
     #[inline(always)]
     fn sweep<'a>(
         &mut self,
@@ -177,19 +183,19 @@ impl<V: MultiplyAdd52> Window<V> {
         let sums = &mut sums[2 * pairs.len()..];
         if let [columns] = single {
             self.multiply::<0>(rows, columns, sums, fresh(2 * pairs.len() + 1));
-            self.leave::<1>(&mut sums[1]);
+            self.store::<1>(&mut sums[1]);
         } else {
-            self.leave::<0>(&mut sums[0]);
+            self.store::<0>(&mut sums[0]);
         }
     }
 
     #[inline(always)]
-    fn leave<const PHASE: usize>(&self, sums: &mut [V; BLOCK]) {
+    fn store<const PHASE: usize>(&self, sums: &mut [V; BLOCK]) {
         unroll!(J, { sums[J] = self.0[column!(PHASE, J)] });
     }
 
-    /// Adds `rows` times `columns`. `sums` begins with the current and the next block of sums; the next is
-    /// read from `fresh` instead if that is given.
+    /// Adds `rows` times `columns`. `sums` begins with the current and the next block of sums. The
+    /// next block is read from `fresh` instead if that is given.
     #[inline(always)]
     fn multiply<const PHASE: usize>(
         &mut self,
@@ -216,7 +222,8 @@ impl<V: MultiplyAdd52> Window<V> {
         });
     }
 
-    /// Adds every product of two different digits of `rows`, once, and makes the next block current in phase 0.
+    /// Adds every product of two different digits of `rows`, once, and makes the next block current
+    /// in phase 0.
     #[inline(always)]
     fn multiply_by_later_rows(
         &mut self,
@@ -239,9 +246,9 @@ impl<V: MultiplyAdd52> Window<V> {
         unroll!(J, { window[J] = window[J + 10] });
     }
 
-    /// Adds to the ten columns of the window the multiples of `modulus` (its first ten digits) that make them
-    /// vanish, and their carry to the eleventh; makes the `next` block current in phase 0. Returns the ten
-    /// factors.
+    /// Adds to the ten columns of the window the multiples of `modulus` (its first ten digits) that
+    /// make them zero, and their carry to the eleventh. Makes the `next` block current in phase 0.
+    /// Returns the ten factors.
     #[inline(always)]
     fn eliminate(
         &mut self,
@@ -253,9 +260,9 @@ impl<V: MultiplyAdd52> Window<V> {
         let mut factors = [*negated_inverse; BLOCK];
         factors[0].madd_low(&window[0], negated_inverse);
         unroll!(J, { window[J + 10] = next[J] });
-        // Each factor waits for the column below it, so these columns go first and most of a row's work is
-        // put off until the next row's factor is under way. The two halves of the column that the next
-        // factor needs are computed side by side.
+        // Each factor waits for the column below it, so these columns go first and most of a row's
+        // work is put off until the next row's factor is under way. The two halves of the column
+        // that the next factor needs are computed side by side.
         unroll!(I, {
             if I != 0 {
                 window[I + 1].madd_high(&factors[I - 1], &modulus[1]);
@@ -291,16 +298,17 @@ fn double_and_add_squares<V: MultiplyAdd52, const N: usize>(a: &[V; N], sums: &m
         *odd = odd.add(*odd);
         odd.madd_high(digit, digit);
     }
-    // Doubling made the 2^52 - 1 of the lower columns 2^53 - 2. With the 1 added here, column 0 stands at
-    // 2^52 + (2^52 - 1): it carries one too many into column 1, which so stands at the same; and so on, until
-    // column N returns the 1.
+    // Doubling made the 2^52 - 1 of the lower columns 2^53 - 2. With the 1 added here, column 0 has
+    // 2^52 + (2^52 - 1), and so carries one too many into column 1, which then has the same; and so
+    // on, until column N, from which the 1 is subtracted.
     // SAFETY: `a` holds values of V.
     let one = unsafe { V::splat(1) };
     sums[0] = sums[0].add(one);
     sums[N] = sums[N].subtract(one);
 }
 
-/// `out` = `product` / R modulo `modulus`, where every lower column of `product` stands 2^52 - 1 too high.
+/// `out` = `product` / R modulo `modulus`, where every lower column of `product` is 2^52 - 1 too
+/// high.
 #[inline(always)]
 fn reduce<V: MultiplyAdd52, const N: usize>(
     out: &mut [V; N],
@@ -312,7 +320,7 @@ fn reduce<V: MultiplyAdd52, const N: usize>(
     for index in 0..blocks {
         let (modulus, _) = load_in_place(modulus).as_chunks::<BLOCK>();
         let sums = &mut product[index..];
-        let mut window = Window::enter(&sums[0]);
+        let mut window = Window::load(&sums[0]);
         let negated_inverse = load_in_place(negated_inverse);
         let factors = window.eliminate(&modulus[0], negated_inverse, &sums[1]);
         window.sweep(&factors, &modulus[1..], &mut sums[1..], |_| None);

@@ -1,4 +1,4 @@
-//! The IFMA machine code against OpenSSL: natively, or instruction by instruction in an emulator.
+//! The IFMA machine code compared with OpenSSL, natively or with the instructions emulated.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 mod common;
@@ -7,7 +7,7 @@ mod emulation;
 
 use common::TestKey;
 use openssl::rsa::Rsa;
-use slipstream_lanes::rsa::{Operation, PrivateKey, Size, Workspace, private_operation};
+use slipstream_lanes::rsa::{PreparedKey, PrivateOperation, Size, Workspace, private_operations};
 use slipstream_lanes::{Backend, LANES};
 
 #[test]
@@ -32,7 +32,7 @@ fn full_batch(size: Size) {
         return;
     }
     let test_keys: Vec<TestKey> = (0..LANES).map(|_| generate(size)).collect();
-    let keys: Vec<PrivateKey> = test_keys
+    let keys: Vec<PreparedKey> = test_keys
         .iter()
         .map(|key| key.for_backend(Backend::Ifma))
         .collect();
@@ -40,13 +40,13 @@ fn full_batch(size: Size) {
         .map(|lane| vec![lane as u8 + 1; size.bytes()])
         .collect();
     let mut outputs = vec![vec![0; size.bytes()]; LANES];
-    let mut operations: Vec<Operation<'_>> = keys
+    let mut operations: Vec<PrivateOperation<'_>> = keys
         .iter()
         .zip(&inputs)
         .zip(&mut outputs)
-        .map(|((key, input), output)| Operation { key, input, output })
+        .map(|((key, input), output)| PrivateOperation { key, input, output })
         .collect();
-    let outcomes = private_operation(&mut Workspace::new(), &mut operations);
+    let outcomes = private_operations(Backend::Ifma, &mut Workspace::new(), size, &mut operations);
     for lane in 0..LANES {
         assert_eq!(outcomes[lane], Ok(()), "lane {lane}");
         assert!(

@@ -1,22 +1,22 @@
-//! NIST's RSA signature vectors, which come with private keys: the raw operation on the padded message must give the
-//! signature.
+//! NIST's RSA signature vectors, which come with private keys. The raw operation on the padded
+//! message must give the signature.
 
-mod common;
 #[path = "common/mask.rs"]
 mod mask;
 
-use common::TestKey;
-use mask::{exclusive_or, mgf1};
-use openssl::bn::{BigNum, BigNumContext, BigNumRef};
-use openssl::hash::{MessageDigest, hash};
-use openssl::rsa::{Rsa, RsaPrivateKeyBuilder};
-use slipstream_lanes::rsa::{Operation, PrivateKey, Size, Workspace, private_operation};
+use mask::{Hash, exclusive_or, mgf1};
+use num_bigint::BigUint;
+use num_integer::Integer;
+use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
+use slipstream_keys::rsa::{Components, PrivateKey};
+use slipstream_lanes::rsa::{PreparedKey, PrivateOperation, Size, Workspace, private_operations};
 use slipstream_lanes::{Backend, LANES};
 
-/// The file's format: `[name = value]` for a group, `name = value` within, hexadecimal numbers.
+/// The vectors, with a line `[name = value]` for a group, lines `name = value` within a group, and
+/// hexadecimal numbers.
 const VECTORS: &str = include_str!("nist/rsa_signatures.txt");
 
-/// A padded message and its signature, both as long as the modulus, by one of the keys.
+/// A padded message and its signature by one of the keys, both as long as the modulus.
 struct Vector {
     key: usize,
     padded: Vec<u8>,
@@ -32,35 +32,35 @@ fn signatures_of_both_schemes_side_by_side() {
             .iter()
             .filter(|vector| vector.signature.len() == size.bytes())
             .collect();
-        // Four hashes under either scheme, and either scheme has a key of its own: one full batch of two keys in turn.
+        // Four hashes for each of two schemes, each with a key of its own. They make one full batch
+        // in which the two keys alternate.
         assert_eq!(vectors.len(), LANES, "{size:?}");
         let (pkcs1, pss) = vectors.split_at(LANES / 2);
         vectors = pkcs1.iter().zip(pss).flat_map(|(a, b)| [*a, *b]).collect();
         assert_ne!(vectors[0].key, vectors[1].key);
         for vector in &vectors {
-            let expected = keys[vector.key].expected(&vector.padded);
             assert!(
-                expected == vector.signature,
+                keys[vector.key].verifies(vector),
                 "the message is padded wrongly"
             );
         }
         for backend in Backend::available() {
-            let keys: Vec<PrivateKey> = vectors
+            let keys: Vec<PreparedKey> = vectors
                 .iter()
                 .map(|vector| keys[vector.key].for_backend(backend))
                 .collect();
             let mut outputs = vec![vec![0xa5; size.bytes()]; LANES];
-            let mut operations: Vec<Operation<'_>> = keys
+            let mut operations: Vec<PrivateOperation<'_>> = keys
                 .iter()
                 .zip(&vectors)
                 .zip(&mut outputs)
-                .map(|((key, vector), output)| Operation {
+                .map(|((key, vector), output)| PrivateOperation {
                     key,
                     input: &vector.padded,
                     output,
                 })
                 .collect();
-            let outcomes = private_operation(&mut workspace, &mut operations);
+            let outcomes = private_operations(backend, &mut workspace, size, &mut operations);
             for (lane, vector) in vectors.iter().enumerate() {
                 assert_eq!(outcomes[lane], Ok(()), "{backend:?} {size:?}, lane {lane}");
                 assert!(
@@ -72,7 +72,7 @@ fn signatures_of_both_schemes_side_by_side() {
     }
 }
 
-fn read_vectors() -> (Vec<TestKey>, Vec<Vector>) {
+fn read_vectors() -> (Vec<Key>, Vec<Vector>) {
     let (mut keys, mut vectors) = (Vec::new(), Vec::new());
     let [mut scheme, mut modulus, mut exponent] = [""; 3];
     let [mut digest, mut salt, mut message] = [""; 3];
@@ -89,7 +89,7 @@ fn read_vectors() -> (Vec<TestKey>, Vec<Vector>) {
             "mod" => {}
             "n" => modulus = value,
             "e" => exponent = value,
-            "d" => keys.push(key(&[modulus, exponent, value].map(number))),
+            "d" => keys.push(Key::new([modulus, exponent, value].map(number))),
             "SHAAlg" => digest = value,
             "SaltVal" => salt = value,
             "Msg" => message = value,
@@ -113,55 +113,71 @@ fn read_vectors() -> (Vec<TestKey>, Vec<Vector>) {
     (keys, vectors)
 }
 
-/// The key with the numbers n, e and d, its primes found as in SP 800-56B, appendix C.1: with e d - 1 = 2^t r and r odd,
-/// one of the squarings from g^r on meets a root of one that is neither 1 nor -1, for half of all g.
-fn key([n, e, d]: &[BigNum; 3]) -> TestKey {
-    let mut context = BigNumContext::new().expect("memory");
-    let one = BigNum::from_u32(1).expect("memory");
-    let minus_one = n - &one;
-    let product = &(e * d) - &one;
-    let twos = (0..)
-        .find(|bit| product.is_bit_set(*bit))
-        .expect("not zero");
-    let odd = &product >> twos;
-    let root = (2..100)
-        .find_map(|base| {
-            let base = BigNum::from_u32(base).expect("memory");
-            let mut power = BigNum::new().expect("memory");
-            power.mod_exp(&base, &odd, n, &mut context).expect("memory");
-            for _ in 0..twos {
-                let mut square = BigNum::new().expect("memory");
-                square.mod_sqr(&power, n, &mut context).expect("memory");
-                if square == one && power != one && power != minus_one {
-                    return Some(power);
+/// A private key, as numbers.
+struct Key {
+    n: BigUint,
+    e: BigUint,
+    d: BigUint,
+    p: BigUint,
+    q: BigUint,
+}
+
+impl Key {
+    /// The key with the numbers n, e and d, its primes found as in SP 800-56B, appendix C.1: with
+    /// e d - 1 = 2^t r and r odd, one of the squarings from g^r on meets a root of one that is
+    /// neither 1 nor -1, for half of all g.
+    fn new([n, e, d]: [BigUint; 3]) -> Self {
+        let one = BigUint::from(1_u32);
+        let minus_one = &n - 1_u32;
+        let product = &e * &d - 1_u32;
+        let twos = product.trailing_zeros().expect("not zero");
+        let odd = &product >> twos;
+        let root = (2_u32..100)
+            .find_map(|base| {
+                let mut power = BigUint::from(base).modpow(&odd, &n);
+                for _ in 0..twos {
+                    let square = &power * &power % &n;
+                    if square == one && power != one && power != minus_one {
+                        return Some(power);
+                    }
+                    power = square;
                 }
-                power = square;
-            }
-            None
-        })
-        .expect("d belongs to n and e");
-    let mut p = BigNum::new().expect("memory");
-    p.gcd(&(&root - &one), n, &mut context).expect("memory");
-    let q = n / &p;
-    let [d_p, d_q] = [&p, &q].map(|prime| d % &(prime - &one));
-    let mut q_inverse = BigNum::new().expect("memory");
-    q_inverse
-        .mod_inverse(&q, &p, &mut context)
-        .expect("coprime");
-    let owned = |number: &BigNumRef| number.to_owned().expect("memory");
-    let key: Rsa<_> = RsaPrivateKeyBuilder::new(owned(n), owned(e), owned(d))
-        .and_then(|builder| builder.set_factors(p, q))
-        .and_then(|builder| builder.set_crt_params(d_p, d_q, q_inverse))
-        .expect("memory")
-        .build();
-    assert!(key.check_key().expect("memory"), "primes were found");
-    TestKey(key)
+                None
+            })
+            .expect("d belongs to n and e");
+        let p = (root - 1_u32).gcd(&n);
+        let q = &n / &p;
+        assert!(&p * &q == n && p > one && q > one, "primes were found");
+        Self { n, e, d, p, q }
+    }
+
+    fn for_backend(&self, backend: Backend) -> PreparedKey {
+        let exponent = |prime: &BigUint| (&self.d % (prime - 1_u32)).to_bytes_be();
+        let inverse = self.q.modinv(&self.p).expect("coprime");
+        let components = Components {
+            modulus: &self.n.to_bytes_be(),
+            public_exponent: &self.e.to_bytes_be(),
+            prime1: &self.p.to_bytes_be(),
+            prime2: &self.q.to_bytes_be(),
+            exponent1: &exponent(&self.p),
+            exponent2: &exponent(&self.q),
+            coefficient: &inverse.to_bytes_be(),
+        };
+        let key = PrivateKey::new(&components).expect("a sound key");
+        PreparedKey::new(backend, &key).expect("an available backend")
+    }
+
+    /// Returns true if `signature`^e is the padded message.
+    fn verifies(&self, vector: &Vector) -> bool {
+        let message = BigUint::from_bytes_be(&vector.signature).modpow(&self.e, &self.n);
+        message == BigUint::from_bytes_be(&vector.padded)
+    }
 }
 
 /// EMSA-PKCS1-v1_5 (RFC 8017, section 9.2).
 fn pad_pkcs1(message: &[u8], digest: &str, length: usize) -> Vec<u8> {
-    let (digest, number) = algorithm(digest);
-    let hash = hash(digest, message).expect("a hash");
+    let (hash, number) = algorithm(digest);
+    let hash = hash(message);
     let size = hash.len() as u8;
     // SEQUENCE { SEQUENCE { OID 2.16.840.1.101.3.4.2.number, NULL }, OCTET STRING hash }
     let mut info = vec![0x30, 17 + size, 0x30, 13, 0x06, 9];
@@ -178,15 +194,15 @@ fn pad_pkcs1(message: &[u8], digest: &str, length: usize) -> Vec<u8> {
 
 /// EMSA-PSS (RFC 8017, section 9.1.1) for a modulus of `length` full bytes.
 fn pad_pss(message: &[u8], digest: &str, salt: &[u8], length: usize) -> Vec<u8> {
-    let (digest, _) = algorithm(digest);
-    let message_hash = hash(digest, message).expect("a hash");
+    let (hash, _) = algorithm(digest);
+    let message_hash = hash(message);
     let salted = [&[0; 8][..], &message_hash, salt].concat();
-    let salted_hash = hash(digest, &salted).expect("a hash");
+    let salted_hash = hash(&salted);
     let mut block = vec![0; length - salted_hash.len() - 1];
     let start = block.len() - salt.len();
     block[start - 1] = 1;
     block[start..].copy_from_slice(salt);
-    let mut padded = exclusive_or(&block, &mgf1(&salted_hash, block.len(), digest));
+    let mut padded = exclusive_or(&block, &mgf1(&salted_hash, block.len(), hash));
     padded[0] &= 0x7f;
     padded.extend(&salted_hash[..]);
     padded.push(0xbc);
@@ -194,23 +210,22 @@ fn pad_pss(message: &[u8], digest: &str, salt: &[u8], length: usize) -> Vec<u8> 
 }
 
 /// A hash by NIST's name, and the last number of its object identifier.
-fn algorithm(name: &str) -> (MessageDigest, u8) {
+fn algorithm(name: &str) -> (Hash, u8) {
     match name {
-        "SHA256" => (MessageDigest::sha256(), 1),
-        "SHA384" => (MessageDigest::sha384(), 2),
-        "SHA512" => (MessageDigest::sha512(), 3),
-        "SHA224" => (MessageDigest::sha224(), 4),
+        "SHA256" => (|bytes| Sha256::digest(bytes).to_vec(), 1),
+        "SHA384" => (|bytes| Sha384::digest(bytes).to_vec(), 2),
+        "SHA512" => (|bytes| Sha512::digest(bytes).to_vec(), 3),
+        "SHA224" => (|bytes| Sha224::digest(bytes).to_vec(), 4),
         other => panic!("unexpected hash {other}"),
     }
 }
 
-fn number(hexadecimal: &str) -> BigNum {
-    BigNum::from_hex_str(hexadecimal).expect("a number")
+fn number(hexadecimal: &str) -> BigUint {
+    BigUint::parse_bytes(hexadecimal.as_bytes(), 16).expect("a number")
 }
 
 fn bytes(hexadecimal: &str) -> Vec<u8> {
-    let length = hexadecimal.len() as i32 / 2;
-    number(hexadecimal)
-        .to_vec_padded(length)
-        .expect("that long at most")
+    let digits = number(hexadecimal).to_bytes_be();
+    let zeros = vec![0; hexadecimal.len() / 2 - digits.len()];
+    [zeros, digits].concat()
 }

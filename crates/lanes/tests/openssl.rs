@@ -1,30 +1,29 @@
-//! Results against OpenSSL's, for every backend that this CPU runs.
+//! RSA compared with OpenSSL, for every backend that this CPU runs.
 
 mod common;
 
 use common::TestKey;
 use openssl::bn::{BigNum, BigNumRef};
 use openssl::rsa::Rsa;
-use slipstream_lanes::rsa::{
-    Operation, OperationError, Outcomes, PrivateKey, Size, Workspace, private_operation,
-};
-use slipstream_lanes::{Backend, LANES};
+use slipstream_lanes::rsa::{PreparedKey, PrivateOperation, Size, Workspace, private_operations};
+use slipstream_lanes::{Backend, LANES, OperationError, Outcomes};
 
-/// Runs one operation per input, with the keys of the same index.
+/// Runs one operation per input, with the key of the same index.
 fn run(
     workspace: &mut Workspace,
-    keys: &[PrivateKey],
+    keys: &[PreparedKey],
     inputs: &[Vec<u8>],
 ) -> (Outcomes, Vec<Vec<u8>>) {
-    // Not zero, so that an output which is left alone shows.
+    // Not zero, so that an output that nobody writes is noticed.
     let mut outputs: Vec<Vec<u8>> = inputs.iter().map(|input| vec![0xa5; input.len()]).collect();
-    let mut operations: Vec<Operation<'_>> = keys
+    let mut operations: Vec<PrivateOperation<'_>> = keys
         .iter()
         .zip(inputs)
         .zip(&mut outputs)
-        .map(|((key, input), output)| Operation { key, input, output })
+        .map(|((key, input), output)| PrivateOperation { key, input, output })
         .collect();
-    let outcomes = private_operation(workspace, &mut operations);
+    let (backend, size) = (keys[0].backend(), keys[0].size());
+    let outcomes = private_operations(backend, workspace, size, &mut operations);
     (outcomes, outputs)
 }
 
@@ -34,7 +33,7 @@ fn every_number_of_live_lanes_with_different_keys() {
     for size in Size::ALL {
         let test_keys: Vec<TestKey> = (0..LANES).map(|_| generate(size)).collect();
         for backend in Backend::available() {
-            let keys: Vec<PrivateKey> = test_keys
+            let keys: Vec<PreparedKey> = test_keys
                 .iter()
                 .map(|key| key.for_backend(backend))
                 .collect();
@@ -81,7 +80,8 @@ fn smallest_and_largest_inputs() {
             prime(test_key.0.q()),
         ];
         for backend in Backend::available() {
-            let keys: Vec<PrivateKey> = (0..LANES).map(|_| test_key.for_backend(backend)).collect();
+            let keys: Vec<PreparedKey> =
+                (0..LANES).map(|_| test_key.for_backend(backend)).collect();
             let (outcomes, outputs) = run(&mut workspace, &keys, &inputs);
             for lane in [0, 1, 2, 6, 7] {
                 assert_eq!(outcomes[lane], Ok(()), "{size:?} {backend:?} {lane}");
@@ -111,13 +111,13 @@ fn public_exponents_of_all_kinds_side_by_side() {
         u64::MAX,
     ];
     let mut workspace = Workspace::new();
-    // 2^64 - 1 and others may divide p - 1: generation takes a new prime then.
+    // If 2^64 - 1 or another divides p - 1, the generator takes a new prime.
     let test_keys = exponents.map(|exponent| {
         let exponent = BigNum::from_dec_str(&exponent.to_string()).expect("a number");
         TestKey(Rsa::generate_with_e(2048, &exponent).expect("a key"))
     });
     for backend in Backend::available() {
-        let keys: Vec<PrivateKey> = test_keys
+        let keys: Vec<PreparedKey> = test_keys
             .iter()
             .map(|key| key.for_backend(backend))
             .collect();
@@ -141,30 +141,32 @@ fn wrong_lengths_fail_alone() {
         let mut outputs = [[0xa5; 256]; 3];
         let mut short_output = [0xa5; 255];
         let [output0, output1, output2] = &mut outputs;
-        let outcomes = private_operation(
+        let outcomes = private_operations(
+            backend,
             &mut workspace,
+            Size::Rsa2048,
             &mut [
-                Operation {
+                PrivateOperation {
                     key: &key,
                     input: &input[1..],
                     output: output0,
                 },
-                Operation {
+                PrivateOperation {
                     key: &key,
                     input: &long_input,
                     output: output1,
                 },
-                Operation {
+                PrivateOperation {
                     key: &key,
                     input: &input,
                     output: &mut short_output,
                 },
-                Operation {
+                PrivateOperation {
                     key: &key,
                     input: &input,
                     output: output2,
                 },
-                Operation {
+                PrivateOperation {
                     key: &key,
                     input: &input,
                     output: &mut long_output,
@@ -186,17 +188,17 @@ fn wrong_lengths_fail_alone() {
         assert!(outputs[2][..] == test_key.expected(&input));
 
         let mut output = [0xa5; 256];
-        let mut alone = [Operation {
+        let mut alone = [PrivateOperation {
             key: &key,
             input: &[],
             output: &mut output,
         }];
-        let outcomes = private_operation(&mut workspace, &mut alone);
+        let outcomes = private_operations(backend, &mut workspace, Size::Rsa2048, &mut alone);
         assert_eq!(outcomes[..], [Err(OperationError::InputLength)]);
     }
 }
 
-/// Every number of live lanes; only the extremes where the portable backend takes long.
+/// Every number of live lanes, or the extremes alone if the portable backend takes long.
 fn live_lanes(backend: Backend, size: Size) -> Vec<usize> {
     match (backend, size) {
         (Backend::Portable, Size::Rsa3072 | Size::Rsa4096) => vec![1, LANES],

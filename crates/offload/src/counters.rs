@@ -1,6 +1,10 @@
-//! What an instance has done so far.
+//! Counters of an instance.
 
-use crate::request::{Kind, Reason};
+use crate::operation::Kind;
+use crate::request::Reason;
+
+/// The largest batch that [`Counters::fill`] counts separately.
+pub const BATCH_SIZE: usize = 8;
 
 /// Monotonic counts since the instance was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,12 +16,12 @@ pub struct Counters {
     /// Operations computed in lanes, by [`Kind`]; their sum over `batches` is the mean fill.
     pub lane_operations: [u64; Kind::COUNT],
     /// Batches by the number of live lanes: entry `n - 1` counts those with `n`.
-    pub fill: [u64; slipstream_lanes::LANES],
+    pub fill: [u64; BATCH_SIZE],
     /// Operations computed by a device, by [`Kind`].
     pub device_operations: [u64; Kind::COUNT],
-    /// How often an accelerator was polled.
+    /// Polls of the accelerators.
     pub polls: u64,
-    /// How often that brought nothing, although requests were in flight.
+    /// Polls that returned no answer although requests were in flight.
     pub ineffective_polls: u64,
     /// Requests for which there was no room at first.
     pub retried: u64,
@@ -25,8 +29,9 @@ pub struct Counters {
     pub software: [u64; Reason::ALL.len()],
     /// Operations whose job went away while they were in flight.
     pub orphans: u64,
-    /// Key pairs and nonces that were made ahead and then used.
-    pub taken_ahead: u64,
+    /// Operations computed on the calling thread without a pause, by [`Kind`]: precomputed key
+    /// pairs, signatures with precomputed nonces, and lone exchanges.
+    pub at_once: [u64; Kind::COUNT],
 }
 
 impl Counters {
@@ -35,7 +40,7 @@ impl Counters {
         self.software[reason.index()] += 1;
     }
 
-    /// Adds what somebody else has counted.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Counters) {
         let add = |ours: &mut [u64], theirs: &[u64]| {
             for (ours, theirs) in ours.iter_mut().zip(theirs) {
@@ -47,12 +52,19 @@ impl Counters {
         add(&mut self.fill, &other.fill);
         add(&mut self.device_operations, &other.device_operations);
         add(&mut self.software, &other.software);
+        add(&mut self.at_once, &other.at_once);
         self.batches += other.batches;
         self.polls += other.polls;
         self.ineffective_polls += other.ineffective_polls;
         self.retried += other.retried;
         self.orphans += other.orphans;
-        self.taken_ahead += other.taken_ahead;
+    }
+
+    /// The key pairs and signatures for which a precomputed value was used.
+    pub fn precomputed(&self) -> u64 {
+        let is_precomputed = |kind: &Kind| matches!(kind, Kind::KeyPair(_) | Kind::Ecdsa(_));
+        let kinds = Kind::ALL.into_iter().filter(is_precomputed);
+        kinds.map(|kind| self.at_once[kind.index()]).sum()
     }
 
     /// Counts one batch of `kind` with `live` lanes.

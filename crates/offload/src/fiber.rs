@@ -33,32 +33,34 @@ pub struct Fibers {
 
 /// A fiber that is paused. It must be resumed until it finishes: frames of C code cannot be
 /// unwound, so a fiber that is dropped while paused leaves its stack mapped forever.
+#[must_use = "a paused fiber has to be resumed"]
 pub struct Fiber {
     coroutine: ManuallyDrop<Coroutine<(), (), (), FiberStack>>,
     running: Running,
 }
 
-/// Where a fiber stands after it has been started or resumed.
+/// The state of a fiber after it has been started or resumed.
 #[derive(Debug)]
 pub enum Progress {
-    /// It has paused.
+    /// The fiber has paused.
     Paused(Fiber),
-    /// It has returned; its stack is back in the pool.
+    /// The fiber has returned; its stack is back in the pool.
     Finished,
 }
 
-/// Why no fiber could be started. The handler has not been run.
+/// The reason why no fiber could be started. The handler has not been run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutOfFibers {
-    /// As many are live as the configuration allows.
+    /// The configured limit of live fibers is reached.
     Limit,
     /// The system has no memory for another stack.
     Memory,
 }
 
 impl Fibers {
-    /// At most `limit` fibers, each with a stack of `stack_bytes`, rounded up to whole pages and
-    /// to [`LEAST_STACK_BYTES`]. Stacks are mapped when first needed and then reused.
+    /// Makes an empty pool for at most `limit` fibers, each with a stack of `stack_bytes`, rounded
+    /// up to whole pages and to [`LEAST_STACK_BYTES`]. Stacks are mapped when first needed and then
+    /// reused.
     pub fn new(limit: usize, stack_bytes: usize) -> Self {
         let page = page_bytes();
         let stack_bytes = stack_bytes.max(LEAST_STACK_BYTES).next_multiple_of(page);
@@ -70,12 +72,12 @@ impl Fibers {
         }
     }
 
-    /// How many fibers are running or paused.
+    /// Returns the number of fibers that are running or paused.
     pub fn live(&self) -> usize {
         self.live
     }
 
-    /// How many stacks are mapped, in use or pooled.
+    /// Returns the number of stacks that are mapped, in use or pooled.
     pub fn stacks(&self) -> usize {
         self.live + self.free.len()
     }
@@ -152,7 +154,7 @@ impl fmt::Debug for Fiber {
     }
 }
 
-/// The fiber that is running on this thread, if any.
+/// Returns the fiber that is running on this thread, if any.
 pub fn current() -> Option<CurrentFiber> {
     CURRENT.get().map(CurrentFiber)
 }
@@ -160,15 +162,15 @@ pub fn current() -> Option<CurrentFiber> {
 /// Rules of an event loop for its fibers.
 #[derive(Clone, Copy)]
 pub struct Rules {
-    /// Whether a fiber may pause where it is; see [`Pause::admits`].
+    /// Asks if a fiber may pause where it is; see [`Pause::admits`].
     pub admits: fn(JobToken) -> Result<(), Reason>,
-    /// How many jobs are under way; see [`Pause::company`].
-    pub company: fn() -> usize,
-    /// How the loop learns that a job can go on; see [`Pause::notification`].
+    /// The number of concurrent jobs; see [`Pause::concurrency`].
+    pub concurrency: fn() -> usize,
+    /// The way in which the loop learns that a job can go on; see [`Pause::notification`].
     pub notification: fn(JobToken) -> Notification,
 }
 
-/// Sets the rules for the fibers of this thread. Without, all may pause at any time.
+/// Sets the rules for the fibers of this thread. Without rules, all may pause at any time.
 pub fn set_rules(rules: Rules) {
     RULES.set(Some(rules));
 }
@@ -178,7 +180,7 @@ pub fn set_rules(rules: Rules) {
 pub struct CurrentFiber(Running);
 
 impl CurrentFiber {
-    /// The name under which it was started.
+    /// Returns the name under which it was started.
     pub fn job(&self) -> JobToken {
         self.0.job
     }
@@ -191,8 +193,10 @@ impl Pause for CurrentFiber {
             .map_or(Ok(()), |rules| (rules.admits)(self.0.job))
     }
 
-    fn company(&self) -> usize {
-        RULES.get().map_or(usize::MAX, |rules| (rules.company)())
+    fn concurrency(&self) -> usize {
+        RULES
+            .get()
+            .map_or(usize::MAX, |rules| (rules.concurrency)())
     }
 
     fn notification(&self) -> Notification {

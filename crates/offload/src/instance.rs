@@ -1,131 +1,94 @@
-//! The instance of an event loop: submit, poll, and the queue of jobs that can go on.
+//! The instance of an event loop: its accelerators, the requests in flight, and the queue of jobs
+//! that can go on.
 //!
 //! One event loop is one thread is one instance, so nothing here is locked or atomic. An instance
-//! is made after fork, in the process that uses it; one that finds itself in a child is gone.
+//! is made after fork, in the process that uses it. In a child of that process there is none.
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
-use std::os::fd::BorrowedFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
-use crate::accelerator::{Accelerator, Moment, Request, Response, answered};
-use crate::ahead::Ahead;
+use crate::accelerator::{Accelerator, Moment, Work};
+use crate::costs::FAILOVER;
 use crate::counters::Counters;
-use crate::pause::{JobToken, Never, Notification, Pause};
-use crate::polling::FAILOVER;
-use crate::request::{Answer, Class, Kind, Operation, Reason};
+use crate::operation::{Class, Kind, Operation};
+use crate::pause::{JobToken, Notification, Pause};
+use crate::request::{Answer, Output, Reason, Request, Response};
+use crate::scheduler::{Route, Scheduler};
 use crate::slots::{Delivery, RequestId, Slots};
 
 mod fork;
+mod run;
 
-/// Computes `operation` on this thread's instance while the calling job is paused.
-///
-/// Every answer is final: [`Answer::Software`] asks the caller to compute it with its own means.
-///
-/// An operation with a key that a device holds, for which the caller has no means, is submitted whether or not the job
-/// may pause.
-pub fn run(operation: Operation, pauser: &dyn Pause) -> Answer {
-    let is_held = matches!(operation, Operation::Held { .. });
-    let admitted = admits(operation.kind(), pauser);
-    let here = match mode() {
-        Mode::Synchronous(waiting) => Some(waiting),
-        // Who may not pause waits where he is.
-        Mode::Asynchronous if is_held && pauser.admits().is_err() => Some(Waiting::Spinning),
-        Mode::Asynchronous => None,
-    };
-    let answer = if is_held { Ok(()) } else { admitted }
-        .and_then(|()| match here {
-            Some(waiting) => wait_synchronously(&submit(operation, &Never)?, waiting),
-            None => wait(&submit(operation, pauser)?, pauser, is_held),
-        })
-        .unwrap_or_else(Answer::Software);
-    if let Answer::Software(reason) = answer {
-        count_software(reason);
-    }
-    answer
-}
+pub use run::{admit, compute_at_once, refuse, run, submit};
 
-/// Whether an operation of `kind` would be taken over now: a caller can ask before it prepares one.
-///
-/// # Errors
-/// The reason why it is left to software.
-pub fn admits(kind: Kind, pauser: &dyn Pause) -> Result<(), Reason> {
-    pauser.admits()?;
-    match with(|instance| (instance.mode, instance.accelerator.company(kind))) {
-        Some((Mode::Synchronous(_), Some(_))) => Ok(()),
-        Some((_, company)) if company.is_none_or(|company| pauser.company() < company) => {
-            Err(Reason::Cheaper)
-        }
-        // Without an instance nothing is known yet.
-        _ => Ok(()),
-    }
-}
-
-/// Counts an operation of `kind` that the caller computes in software without having prepared it, since it is not
-/// [admitted](admits).
-pub fn count_refusal(kind: Kind, pauser: &dyn Pause) {
-    if let Err(reason) = admits(kind, pauser) {
-        count_software(reason);
-    }
-}
-
-fn count_software(reason: Reason) {
-    with(|instance| instance.counters.count_software(reason));
-}
-
-/// How operations are offloaded.
+/// The mode in which operations are offloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// The job is paused until the answer is there (QTLS section 3).
+    /// The job is paused until the answer is there (QTLS, section 3).
     #[default]
     Asynchronous,
-    /// The thread waits for each answer: the straight offload of QTLS section 2.4.
+    /// The thread blocks until each answer is there: the straight offload of QTLS, section 2.4.
     Synchronous(Waiting),
 }
 
-/// How a thread waits for an answer.
+/// The way in which a thread blocks until an answer is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// It polls, and lets others run meanwhile.
+    /// It polls in a loop, and yields the CPU in between.
     Spinning,
     /// It sleeps until the accelerator wakes it.
     Sleeping,
 }
 
-/// An accelerator with the requests that are in flight at it.
+/// The accelerators of an event loop, with the requests that are in flight at them.
 pub struct Instance {
-    accelerator: Box<dyn Accelerator>,
+    accelerators: Vec<Box<dyn Accelerator>>,
+    scheduler: Scheduler,
     mode: Mode,
     slots: Slots,
-    /// Requests for which the accelerator had no room (QTLS section 3.2), the oldest first. By class, since content may have to
-    /// wait for a buffer while there is room for everything else.
-    backlogs: [VecDeque<Request>; Class::ALL.len()],
+    /// For each accelerator, the requests for which it had no room (QTLS, section 3.2).
+    backlogs: Vec<Backlog>,
     ready: VecDeque<JobToken>,
     /// Jobs whose event descriptor has been made readable.
     signalled: HashSet<JobToken>,
     responses: Vec<Response>,
     pub(crate) counters: Counters,
-    pub(crate) ahead: Option<Ahead>,
+    /// Readable when the descriptor of one of several accelerators is.
+    watch: Option<OwnedFd>,
     process: fork::Mark,
 }
 
+/// Requests that wait for room, the oldest first. By class, since content may have to wait for a
+/// buffer while there is room for everything else.
+type Backlog = [VecDeque<Request>; Class::ALL.len()];
+
 impl Instance {
-    /// An instance for the calling process with room for `requests` in flight.
+    /// An instance for the calling process with room for `requests` in flight. Its accelerators
+    /// stand in the order of preference.
     ///
     /// # Errors
-    /// If the system has no memory for the page that detects a fork.
-    pub fn new(accelerator: Box<dyn Accelerator>, requests: usize) -> std::io::Result<Self> {
+    /// If the system has no memory for the page that detects a fork, or no descriptor to watch
+    /// several accelerators.
+    pub fn new(
+        accelerators: Vec<Box<dyn Accelerator>>,
+        scheduler: Scheduler,
+        requests: usize,
+    ) -> io::Result<Self> {
         Ok(Self {
-            accelerator,
+            watch: watch(&accelerators)?,
+            backlogs: accelerators.iter().map(|_| Backlog::default()).collect(),
+            accelerators,
+            scheduler,
             mode: Mode::default(),
             slots: Slots::new(requests),
-            backlogs: Default::default(),
             ready: VecDeque::new(),
             signalled: HashSet::new(),
             responses: Vec::new(),
             counters: Counters::default(),
-            ahead: None,
             process: fork::Mark::new()?,
         })
     }
@@ -135,53 +98,62 @@ impl Instance {
         self.mode = mode;
     }
 
-    /// Has [keys and nonces made ahead](crate::ahead) for this instance's thread.
-    pub fn make_ahead(&mut self, ahead: Ahead) {
-        self.ahead = Some(ahead);
-    }
-
-    /// Nobody waits for anything now: makes keys and nonces of which some have been used.
-    pub fn top_up(&mut self) {
-        if let Some(ahead) = &mut self.ahead {
-            ahead.top_up();
+    /// Called when nothing is in flight and the event loop is about to sleep: accelerators may
+    /// precompute.
+    pub fn precompute(&mut self) {
+        for accelerator in &mut self.accelerators {
+            accelerator.precompute();
         }
     }
 
-    /// What has been done so far.
+    /// The counts since the instance was made.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// How many requests of `class` have been submitted and not been answered.
+    /// The accelerators, in the order of preference.
+    pub fn accelerators(&self) -> impl Iterator<Item = &dyn Accelerator> {
+        self.accelerators.iter().map(|accelerator| &**accelerator)
+    }
+
+    /// The number of requests of `class` that have been submitted and not been answered.
     pub fn in_flight(&self, class: Class) -> usize {
         self.slots.in_flight(class)
     }
 
-    /// How many requests wait for the next [`poll`](Self::poll).
+    /// The number of requests that wait for the next [`poll`](Self::poll).
     pub fn waiting(&self) -> usize {
-        let backlog: usize = self.backlogs.iter().map(VecDeque::len).sum();
-        self.accelerator.waiting() + backlog
+        let at_accelerators: usize = self.accelerators.iter().map(|one| one.waiting()).sum();
+        let backlogs = self.backlogs.iter().flatten();
+        at_accelerators + backlogs.map(VecDeque::len).sum::<usize>()
     }
 
-    /// What becomes readable when there is something to [`poll`](Self::poll) for, after [`arm`](Self::arm); `None` if
-    /// the accelerator only computes when it is polled.
+    /// Returns a descriptor that becomes readable when there is something to [`poll`](Self::poll)
+    /// for, after [`arm`](Self::arm); `None` if accelerators only compute when they are polled.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.accelerator.descriptor()
+        match &self.watch {
+            Some(watch) => Some(watch.as_fd()),
+            None => self.accelerators.iter().find_map(|one| one.descriptor()),
+        }
     }
 
-    /// The event loop is about to sleep, and wants the descriptor to wake it. Returns whether it may sleep; otherwise
-    /// there is something to poll for.
+    /// Called when the event loop is about to sleep, and wants the descriptor to wake it. Returns
+    /// true if it may sleep; otherwise there is something to poll for.
     pub fn arm(&mut self) -> bool {
-        self.ready.is_empty() && self.accelerator.arm()
+        // All are armed, also after one that has something to poll for: the next call may sleep.
+        let is_quiet = |is_quiet, one: &mut Box<dyn Accelerator>| one.arm() && is_quiet;
+        let is_quiet = self.accelerators.iter_mut().fold(true, is_quiet);
+        self.ready.is_empty() && is_quiet
     }
 
-    /// Lets the accelerator compute what is due at `moment`; jobs whose answer is there are notified. Returns the number
-    /// of answers.
+    /// Lets the accelerators compute the requests that are due at `moment`, and notifies jobs whose
+    /// answer is there. Returns the number of answers.
     pub fn poll(&mut self, moment: Moment) -> usize {
         let mut responses = std::mem::take(&mut self.responses);
-        let is_in_flight = self.accelerator.waiting() > 0;
-        self.accelerator
-            .poll(moment, &mut responses, &mut self.counters);
+        let is_in_flight = self.accelerators.iter().any(|one| one.waiting() > 0);
+        for accelerator in &mut self.accelerators {
+            accelerator.poll(moment, &mut responses, &mut self.counters);
+        }
         let answers = responses.len();
         self.counters.polls += 1;
         self.counters.ineffective_polls += u64::from(is_in_flight && answers == 0);
@@ -193,9 +165,86 @@ impl Instance {
         answers
     }
 
-    /// Whether the event descriptor of `job` has been made readable since this was last asked.
+    /// Returns true if the event descriptor of `job` has been made readable since the last call for
+    /// it.
     pub fn take_signalled(&mut self, job: JobToken) -> bool {
         self.signalled.remove(&job)
+    }
+
+    /// Returns true if a job can go on.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Returns the next job that can go on. The event loop resumes it at once.
+    pub fn next_ready(&mut self) -> Option<JobToken> {
+        self.ready.pop_front()
+    }
+
+    /// Returns the route of an operation of `kind` of a job that may pause if `jobs` is given, the
+    /// number of concurrent jobs.
+    fn route(&self, kind: Kind, jobs: Option<usize>) -> Result<Route, Reason> {
+        let jobs = match self.mode {
+            Mode::Asynchronous => jobs,
+            // Straight offload does not ask if it pays.
+            Mode::Synchronous(_) => jobs.map(|_| usize::MAX),
+        };
+        let route = self.scheduler.route(kind, &self.accelerators, jobs);
+        route.ok_or_else(|| match self.computes(kind) {
+            true => Reason::Cheaper,
+            false => Reason::NotOffered,
+        })
+    }
+
+    /// Returns true if an accelerator computes operations of `kind`.
+    fn computes(&self, kind: Kind) -> bool {
+        let work = Work {
+            kind,
+            count: 1,
+            bytes: 0,
+        };
+        let mut accelerators = self.accelerators.iter();
+        accelerators.any(|accelerator| accelerator.estimate(&work).is_some())
+    }
+
+    fn compute_at_once(&mut self, operation: &Operation) -> Option<Output> {
+        let accelerators = self.accelerators.iter_mut();
+        let output = accelerators
+            .into_iter()
+            .find_map(|accelerator| accelerator.compute_at_once(operation))?;
+        self.counters.at_once[operation.kind().index()] += 1;
+        Some(output)
+    }
+
+    fn submit(&mut self, operation: Operation, pauser: &dyn Pause) -> Result<RequestId, Reason> {
+        let (kind, class) = (operation.kind(), operation.class());
+        let place = self
+            .scheduler
+            .choose(&operation, &mut self.accelerators)
+            .ok_or(Reason::NotOffered)?;
+        let accelerator = &mut self.accelerators[place];
+        // Content joins no other operation.
+        if class != Class::Compression {
+            accelerator.expect(pauser.concurrency());
+        }
+        let notification = pauser.notification();
+        let id = self.slots.open(class, notification).ok_or(Reason::Full)?;
+        let request = Request {
+            id,
+            operation,
+            notification,
+            deadline: None,
+        };
+        let backlog = &mut self.backlogs[place][class.index()];
+        if !backlog.is_empty() {
+            self.counters.retried += 1;
+            backlog.push_back(request);
+        } else if let Err(request) = accelerator.submit(request) {
+            self.counters.retried += 1;
+            backlog.push_back(request);
+        }
+        self.counters.submitted[kind.index()] += 1;
+        Ok(id)
     }
 
     fn deliver(&mut self, response: Response) {
@@ -211,57 +260,49 @@ impl Instance {
         }
     }
 
-    /// Submits what there was no room for.
+    /// Submits the requests for which there was no room.
     fn retry(&mut self) {
-        for class in Class::ALL {
-            while let Some(request) = self.backlogs[class.index()].pop_front() {
-                if !self.accelerator.accepts(&request.operation) {
-                    let answer = Answer::Software(Reason::Lost);
-                    self.deliver(answered(request.id, answer));
-                } else if let Err(request) = self.accelerator.submit(request) {
-                    self.backlogs[class.index()].push_front(request);
-                    break;
+        for place in 0..self.accelerators.len() {
+            for class in Class::ALL {
+                while let Some(request) = self.backlogs[place][class.index()].pop_front() {
+                    let accelerator = &mut self.accelerators[place];
+                    if !accelerator.accepts(&request.operation) {
+                        let answer = Answer::Software(Reason::Lost);
+                        self.deliver(Response::new(request.id, answer));
+                    } else if let Err(request) = accelerator.submit(request) {
+                        self.backlogs[place][class.index()].push_front(request);
+                        break;
+                    }
                 }
             }
         }
     }
 
-    /// Whether a job can go on.
-    pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+    /// Notes that no job waits for the answer any more.
+    fn abandon(&mut self, id: RequestId) {
+        if self.slots.abandon(id) {
+            self.counters.orphans += 1;
+            for accelerator in &mut self.accelerators {
+                accelerator.cancel(id);
+            }
+        }
     }
 
-    /// The next job that can go on. The event loop resumes it at once.
-    pub fn next_ready(&mut self) -> Option<JobToken> {
-        self.ready.pop_front()
-    }
-
-    fn submit(&mut self, operation: Operation, pauser: &dyn Pause) -> Result<RequestId, Reason> {
-        // Content joins no operation in lanes.
-        if operation.class() != Class::Compression {
-            self.accelerator.expect(pauser.company());
+    /// Sleeps until an accelerator has something to poll for, if it can tell.
+    fn sleep(&mut self) {
+        if !self.arm() {
+            return;
         }
-        if !self.accelerator.accepts(&operation) {
-            return Err(Reason::NotOffered);
-        }
-        let (kind, class) = (operation.kind(), operation.class());
-        let notification = pauser.notification();
-        let id = self.slots.open(class, notification).ok_or(Reason::Full)?;
-        let request = Request {
-            id,
-            operation,
-            notification,
+        let Some(descriptor) = self.descriptor() else {
+            return;
         };
-        let backlog = &mut self.backlogs[class.index()];
-        if !backlog.is_empty() {
-            self.counters.retried += 1;
-            backlog.push_back(request);
-        } else if let Err(request) = self.accelerator.submit(request) {
-            self.counters.retried += 1;
-            backlog.push_back(request);
-        }
-        self.counters.submitted[kind.index()] += 1;
-        Ok(id)
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: FAILOVER.subsec_nanos().into(),
+        };
+        let mut descriptors = [PollFd::new(&descriptor, PollFlags::IN)];
+        // An interruption does not matter: the caller polls next.
+        let _ = rustix::event::poll(&mut descriptors, Some(&timeout));
     }
 }
 
@@ -294,15 +335,16 @@ pub fn with<R>(f: impl FnOnce(&mut Instance) -> R) -> Option<R> {
     access.ok().flatten()
 }
 
-/// A request as the job sees it that waits for it. Dropped before the answer was read, it makes
-/// the request an orphan: that one finishes, its result is wiped, and its slot is counted back.
+/// A request, seen from the job that waits for it. If it is dropped before the answer was read, the
+/// request becomes an orphan: it finishes, its result is wiped, and its slot is counted back.
 #[derive(Debug)]
+#[must_use = "a request whose ticket is dropped becomes an orphan"]
 pub struct Ticket {
     id: RequestId,
 }
 
 impl Ticket {
-    /// The answer, once it is there. It can be taken once.
+    /// Takes the answer, once it is there.
     pub fn take(&self) -> Option<Answer> {
         with(|instance| instance.slots.take(self.id)).flatten()
     }
@@ -310,83 +352,21 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        with(|instance| {
-            if instance.slots.abandon(self.id) {
-                instance.counters.orphans += 1;
-            }
-        });
+        with(|instance| instance.abandon(self.id));
     }
 }
 
-fn mode() -> Mode {
-    with(|instance| instance.mode).unwrap_or_default()
-}
-
-/// Submits `operation` to this thread's instance for a job that looks after its answers itself: it is
-/// [notified](Pause::notification) of each, and not [paused](Pause::pause). [`run`] does it all for a job that waits for one.
-///
-/// # Errors
-/// The reason why it is left to software.
-pub fn submit(operation: Operation, pauser: &dyn Pause) -> Result<Ticket, Reason> {
-    let id =
-        with(|instance| instance.submit(operation, pauser)).unwrap_or(Err(Reason::NotOffered))?;
-    Ok(Ticket { id })
-}
-
-fn wait(ticket: &Ticket, pauser: &dyn Pause, is_held: bool) -> Result<Answer, Reason> {
-    let paused = pauser.pause();
-    if let Some(answer) = ticket.take() {
-        return Ok(answer);
+/// Makes a descriptor that is readable when that of one of the accelerators is; `None` if at most
+/// one of them has any.
+fn watch(accelerators: &[Box<dyn Accelerator>]) -> io::Result<Option<OwnedFd>> {
+    let descriptors = || accelerators.iter().filter_map(|one| one.descriptor());
+    if descriptors().count() < 2 {
+        return Ok(None);
     }
-    if is_held && !paused {
-        return wait_synchronously(ticket, Waiting::Spinning);
+    let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for descriptor in descriptors() {
+        let data = epoll::EventData::new_u64(0);
+        epoll::add(&watch, descriptor, data, epoll::EventFlags::IN)?;
     }
-    // Who pauses by itself has had everything computed that waited, if it could be computed at all; and its stack may be
-    // too small for a batch. Where there is no event loop, what waits is computed here.
-    if paused || pauser.notification() == Notification::ByPauser {
-        return Err(Reason::Cancelled);
-    }
-    while with(|instance| instance.poll(Moment::Idle)).is_some_and(|answers| answers > 0) {
-        if let Some(answer) = ticket.take() {
-            return Ok(answer);
-        }
-    }
-    Err(Reason::Cancelled)
-}
-
-/// Waits for the answer where the caller is. An accelerator answers every request within a bounded time.
-fn wait_synchronously(ticket: &Ticket, waiting: Waiting) -> Result<Answer, Reason> {
-    loop {
-        with(|instance| {
-            instance.poll(Moment::Idle);
-        })
-        .ok_or(Reason::Cancelled)?;
-        if let Some(answer) = ticket.take() {
-            return Ok(answer);
-        }
-        match waiting {
-            Waiting::Spinning => std::thread::yield_now(),
-            Waiting::Sleeping => {
-                with(Instance::sleep);
-            }
-        }
-    }
-}
-
-impl Instance {
-    fn sleep(&mut self) {
-        if !self.arm() {
-            return;
-        }
-        let Some(descriptor) = self.descriptor() else {
-            return;
-        };
-        let timeout = Timespec {
-            tv_sec: 0,
-            tv_nsec: FAILOVER.subsec_nanos().into(),
-        };
-        let mut descriptors = [PollFd::new(&descriptor, PollFlags::IN)];
-        // Interrupted or not, the caller polls next.
-        let _ = rustix::event::poll(&mut descriptors, Some(&timeout));
-    }
+    Ok(Some(watch))
 }

@@ -1,41 +1,36 @@
-//! Asynchronous offload of crypto operations, and of compression.
+//! Asynchronous offload of crypto operations, and of compression, to accelerators.
 //!
-//! A server's event loop has one [`Instance`](instance::Instance), owned by its thread. Code deep
-//! inside a TLS library calls [`run`] with an [`Operation`]; the operation becomes a request that
-//! owns its bytes, the running [job](pause) is paused, and the event loop serves other
-//! connections. When the loop [polls](instance::poll), waiting requests are computed together and
-//! the paused jobs are put on the ready queue, without a system call. The event loop resumes them.
+//! A server's event loop has one [`Instance`](instance::Instance), owned by its thread, with a list
+//! of [accelerators](accelerator::Accelerator) and one [scheduler](scheduler::Scheduler). Code deep
+//! inside a TLS library asks [`admit`] how an operation is to be computed. If it pays to pause, the
+//! code calls [`run`]: the [`Operation`] becomes a request that owns its bytes, the running
+//! [job](pause) is paused, and the event loop serves other connections. When the loop
+//! [polls](instance::Instance::poll), waiting requests are computed together and the paused jobs
+//! are put on the ready queue, without a system call. The event loop resumes them.
 //!
-//! Whoever asks always gets an [`Answer`]: either the result, or [`Answer::Software`], which means
-//! "compute it yourself, now": the flush policy found that cheaper, or nothing here can do it.
+//! The caller always gets an [`Answer`]: the result, or [`Answer::Software`], which asks the caller
+//! to compute the operation with its own means, now.
 //!
-//! The phases are those of QTLS section 3 (pre-processing, response retrieval, notification,
-//! post-processing). The crate knows no TLS library and no server.
+//! The phases are those of QTLS (PPoPP 2019), section 3: pre-processing, response retrieval,
+//! notification, post-processing. The crate knows no accelerator, no TLS library and no server; it
+//! depends on [`slipstream_keys`] only.
 
 pub mod accelerator;
-pub mod ahead;
-pub mod batch;
-pub mod calibration;
+pub mod costs;
 pub mod counters;
-pub mod device;
-pub mod encoding;
 pub mod event;
 pub mod fiber;
-#[cfg(test)]
-mod fork_test;
 pub mod instance;
-mod key_pair;
-mod pages;
+pub mod operation;
 pub mod pause;
-pub mod policy;
 pub mod polling;
-pub mod remains;
 pub mod request;
+pub mod scheduler;
 mod slots;
-mod threaded;
-mod worker_lanes;
 
-pub use instance::{Ticket, admits, count_refusal, run, submit};
+pub use accelerator::Accelerator;
+pub use instance::{Ticket, admit, compute_at_once, refuse, run, submit};
+pub use operation::{Class, Coding, Compression, Kind, Operation, PerKind};
 pub use pause::{JobEvent, JobToken, Notification, Pause};
-pub use request::{Answer, Class, Coding, Compression, Handle, Kind, Operation, Output, Reason};
-pub use slots::RequestId;
+pub use request::{Answer, Output, Reason, RequestId};
+pub use scheduler::Route;

@@ -1,15 +1,16 @@
-//! Pausing: how a computation gives its thread back while its operation is in flight.
+//! Pausing: the way in which a computation gives its thread back while its operation is in flight.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::event;
 use crate::request::Reason;
 
-/// Names a paused job to the event loop that has to resume it. The event loop chooses the numbers.
+/// Identifies a paused job to the event loop that has to resume it. The event loop chooses the
+/// numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct JobToken(pub usize);
 
-/// How the event loop learns that a job can go on.
+/// The way in which the event loop learns that a job can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notification {
     /// The token is put on the instance's ready queue (the kernel-bypass notification of QTLS
@@ -22,13 +23,13 @@ pub enum Notification {
     ByPauser,
 }
 
-/// An [event descriptor](crate::event) that the event loop watches for a job. The loop never closes it, since an answer
-/// may come at any time.
+/// An [event descriptor](crate::event) that the event loop watches for a job. The loop never closes
+/// it, since an answer may come at any time.
 #[derive(Clone, Copy, Debug)]
 pub struct JobEvent(pub &'static OwnedFd);
 
 impl JobEvent {
-    /// The job can go on.
+    /// Makes the descriptor readable: the job can go on.
     pub fn signal(self) {
         event::signal(self.0.as_fd());
     }
@@ -44,20 +45,22 @@ impl Eq for JobEvent {}
 
 /// A job that can be paused: a [fiber](crate::fiber), or a job of the TLS library's own.
 pub trait Pause {
-    /// Whether the job may pause at this point.
+    /// Asks if the job may pause at this point.
     ///
     /// # Errors
-    /// The reason why its operation is left to software.
+    /// The reason why its operation is left to software. [`Reason::NotAdmitted`] means that the
+    /// job's server does not take part at all.
     fn admits(&self) -> Result<(), Reason> {
         Ok(())
     }
 
-    /// How many jobs of the event loop are under way, this one included: so many operations can come to wait together.
-    fn company(&self) -> usize {
+    /// The number of concurrent jobs of the event loop, this one included: up to as many operations
+    /// can come to wait together.
+    fn concurrency(&self) -> usize {
         usize::MAX
     }
 
-    /// How to tell the event loop that the job can go on.
+    /// The way to tell the event loop that the job can go on.
     fn notification(&self) -> Notification;
 
     /// Gives the thread back to the event loop; returns after the event loop has resumed the job.
@@ -66,13 +69,13 @@ pub trait Pause {
     fn pause(&self) -> bool;
 }
 
-/// A job that cannot be paused: it waits where it is for what only a [device](crate::device) can compute.
+/// A job that cannot be paused. It blocks until an accelerator has computed what software cannot.
 #[derive(Clone, Copy, Debug)]
 pub struct Never;
 
 impl Pause for Never {
-    fn company(&self) -> usize {
-        // Nobody else's operation joins it while it waits.
+    fn concurrency(&self) -> usize {
+        // No other operation joins it while it blocks.
         1
     }
 

@@ -1,4 +1,4 @@
-//! When a worker polls its accelerator (QTLS sections 3.3 and 4.3).
+//! The schemes by which a worker polls its accelerator (QTLS sections 3.3 and 4.3).
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use crate::accelerator::Moment;
 /// A polling scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// When the event loop would sleep, and before it looks for events under load. While a request is in flight at a device,
-    /// the loop does not sleep.
+    /// When the event loop would sleep, and before it looks for events under load. While a request
+    /// is in flight at a device, the loop does not sleep.
     Idle,
-    /// As [`Scheme::Idle`], but when there is nothing to do until a device answers, the loop sleeps and is woken by an event:
-    /// polling under load, interrupt when quiet (QWEB, future work).
+    /// As [`Scheme::Idle`], but when there is nothing to do until a device answers, the loop sleeps
+    /// and is woken by an event: polling under load, interrupt when quiet (QWEB, future work).
     Hybrid,
     /// Only when an event of the device says that there are answers.
     Interrupt,
-    /// A [thread](crate::accelerator::Threaded) polls at this interval, and the loop collects what it has found.
+    /// A thread polls at this interval, and the loop collects the answers that it has found.
     Timer(Duration),
     /// When enough requests are in flight, or as many as there are active connections.
     Heuristic(Heuristic),
@@ -24,9 +24,9 @@ pub enum Scheme {
 /// The heuristic scheme of QTLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heuristic {
-    /// Poll from so many requests in flight, if any of them is asymmetric.
+    /// The number of requests in flight from which to poll, if any of them is asymmetric.
     pub asymmetric: usize,
-    /// Otherwise from so many.
+    /// The number from which to poll otherwise.
     pub otherwise: usize,
 }
 
@@ -38,20 +38,21 @@ impl Heuristic {
     };
 }
 
-/// What is in flight.
+/// The numbers of requests in flight and of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Asymmetric requests.
     pub asymmetric: usize,
     /// All others.
     pub otherwise: usize,
-    /// Connections that are active: that wait neither for a request of a client nor in vain.
+    /// Active connections: those with a job that has begun and not ended.
     pub active: usize,
 }
 
 impl Heuristic {
-    /// Whether to poll now, and at what moment: idle if all active connections wait (timeliness), busy if enough
-    /// requests have come together (efficiency).
+    /// Returns the moment of a poll that is due now: idle if all active connections wait
+    /// (timeliness), busy if enough requests have come together (efficiency). `None` if no poll is
+    /// due.
     pub fn due(&self, load: Load) -> Option<Moment> {
         let in_flight = load.asymmetric + load.otherwise;
         let threshold = match load.asymmetric {
@@ -69,10 +70,6 @@ impl Heuristic {
         }
     }
 }
-
-/// The longest sleep while a request is in flight: then at least one poll is made, whatever the scheme (the failover
-/// timer of QTLS section 4.3).
-pub const FAILOVER: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {

@@ -2,16 +2,29 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::operation::Class;
 use crate::pause::Notification;
-use crate::request::{Answer, Class};
+use crate::request::Answer;
 
-/// Names one request of an instance. Slots are reused; the generation tells a stale name apart, and
-/// the table that of another thread, on which an application may resume a job.
+/// Identifies one request of an instance. Slots are reused; the generation tells a stale name
+/// apart, and the table that of another thread, on which an application may resume a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId {
     table: u64,
     index: usize,
     generation: u64,
+}
+
+impl RequestId {
+    /// Returns a name that no request of any instance has: for tests of accelerators.
+    #[doc(hidden)]
+    pub fn numbered(index: usize) -> Self {
+        Self {
+            table: u64::MAX,
+            index,
+            generation: 0,
+        }
+    }
 }
 
 struct Slot {
@@ -31,12 +44,12 @@ enum State {
     Answered(Answer),
 }
 
-/// What became of a request whose answer has arrived.
+/// The consequence of an answer that has arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// The job that waits for it is to be told so.
+    /// The waiting job has to be notified.
     Notify(Notification),
-    /// Nobody waits any more: the answer was wiped and dropped.
+    /// No job waits any more: the answer was wiped and dropped.
     Orphan,
 }
 
@@ -61,12 +74,12 @@ impl Slots {
         }
     }
 
-    /// How many requests of `class` have no answer yet, orphans included.
+    /// Returns the number of requests of `class` that have no answer yet, orphans included.
     pub(crate) fn in_flight(&self, class: Class) -> usize {
         self.in_flight[class.index()]
     }
 
-    /// How many slots hold a request or an unread answer.
+    /// Returns the number of slots that hold a request or an unread answer.
     #[cfg(test)]
     pub(crate) fn occupied(&self) -> usize {
         self.slots.len() - self.free.len()

@@ -1,35 +1,40 @@
 //! Montgomery multiplication and squaring in radix 2^28 on plain AVX-512F, eight lanes at once.
 //!
-//! For processors with AVX-512F but without IFMA (Skylake-SP, Cascade Lake): `vpmuludq` multiplies 32 by 32 bits,
-//! so a digit has 28 bits and a 64-bit lane has room for the sum of a whole column of products.
+//! For processors with AVX-512F but without IFMA (Skylake-SP, Cascade Lake): `vpmuludq` multiplies
+//! 32 by 32 bits, so a digit has 28 bits and a 64-bit lane has room for the sum of a whole column
+//! of products.
 //!
-//! A number is an array of digit vectors, least significant first: element `i` holds digit `i` of all eight lanes.
-//! With R = 2^(28N), both operations return a·b/R + (something below n) by the Montgomery reduction of
-//! P. L. Montgomery, "Modular multiplication without trial division" (1985), without its final subtraction
-//! (almost-Montgomery: S. Gueron, "Efficient software implementations of modular exponentiation", 2012).
+//! A number is an array of digit vectors, least significant first: element `i` holds digit `i` of
+//! all eight lanes. With R = 2^(28N), both operations return a·b/R + (something below n) by the
+//! Montgomery reduction of P. L. Montgomery, "Modular multiplication without trial division"
+//! (1985), without its final subtraction (almost-Montgomery: S. Gueron, "Efficient software
+//! implementations of modular exponentiation", 2012).
 //!
 //! # Bounds
 //!
-//! The modulus n is odd and normalised: every digit below 2^28. An operand is normalised too, except that its top
-//! digit may be as large as 2^29 - 1. The result is congruent to a·b/R modulo n and lies in 0..(n + a·b/R]; all of
-//! its digits but the top one are below 2^28, and the top one holds whatever is left of the value.
+//! The modulus n is odd and normalised: every digit below 2^28. An operand is normalised too,
+//! except that its top digit may be as large as 2^29 - 1. The result is congruent to a·b/R modulo n
+//! and lies in 0..(n + a·b/R]; all of its digits but the top one are below 2^28, and the top one
+//! holds whatever is left of the value.
 //!
-//! - a, b below R give a result below R + n, whose top digit is below 2^29: it may be an operand again.
+//! - a, b below R give a result below R + n, whose top digit is below 2^29: it may be an operand
+//!   again.
 //! - n < R/16 and a, b < 2n give a result below 5n/4, so a chain of operations never grows.
 //! - a < R and b < n (conversion into Montgomery form) give a result below 2n.
 //! - a ≤ R and b = 1 (conversion out of it) give a result of at most n, and n only for a ≡ 0 mod n.
 //!
-//! A column of a product sums at most N products of digits, and the reduction adds at most N more, each below
-//! 2^56; the two products of a column that can involve a top digit are below 2^57 instead (the single one of two top
-//! digits is alone in its column), and a carry is below 2^36. So a column stays below (2N + 2)·2^56 + 2^36, which
-//! fits 64 bits up to N = 126. For longer numbers the columns are carried once between product and reduction: N
-//! products fit up to N = 253, and a carried column is below 2^28 + 2^36. Squaring adds the same terms: a
-//! doubled digit is below 2^30 and meets each digit once.
+//! A column of a product sums at most N products of digits, and the reduction adds at most N more,
+//! each below 2^56; the two products of a column that can involve a top digit are below 2^57
+//! instead (the single one of two top digits is alone in its column), and a carry is below 2^36. So
+//! a column stays below (2N + 2)·2^56 + 2^36, which fits 64 bits up to N = 126. For longer numbers
+//! the columns are carried once between product and reduction: N products fit up to N = 253, and a
+//! carried column is below 2^28 + 2^36. Squaring adds the same terms: a doubled digit is below 2^30
+//! and meets each digit once.
 //!
 //! # Constant time
 //!
-//! No branch and no address depends on an operand: all loops are bounded by N, and the instructions (vpmuludq,
-//! vpaddq, vpandq, vpsrlq) take the same time for all values.
+//! No branch and no address depends on an operand: all loops are bounded by N, and the instructions
+//! (vpmuludq, vpaddq, vpandq, vpsrlq) take the same time for all values.
 
 mod product;
 mod reduction;
@@ -48,7 +53,8 @@ const DIGIT_BITS: u32 = 28;
 /// The low [`DIGIT_BITS`] bits of a lane.
 const DIGIT_MASK: i64 = (1 << DIGIT_BITS) - 1;
 
-/// The greatest number of digits whose column sums fit 64 bits throughout (see the module's bounds).
+/// The greatest number of digits whose column sums fit 64 bits throughout (see the module's
+/// bounds).
 const UNCARRIED_DIGITS: usize = 126;
 
 /// The greatest number of digits whose products fit 64 bits (see the module's bounds).
@@ -56,8 +62,9 @@ const MAXIMUM_DIGITS: usize = 253;
 
 /// Sets `out` to the almost-Montgomery product a·b·2^(-28N) modulo n in each lane.
 ///
-/// `k0` is -n^(-1) mod 2^28 in each lane. The module's documentation states the bounds of operands and result.
-/// `product` is scratch of at least 2N vectors; it is left holding values derived from the operands.
+/// `k0` is -n^(-1) mod 2^28 in each lane. The module's documentation states the bounds of operands
+/// and result. `product` is scratch of at least 2N vectors; it is left holding values derived from
+/// the operands.
 ///
 /// # Panics
 ///
@@ -123,7 +130,8 @@ fn carry_once(columns: &mut [__m512i]) {
     }
 }
 
-/// Turns column sums into digits, rippling the carry up to the top digit, which keeps all of its bits.
+/// Turns column sums into digits, rippling the carry up to the top digit, which keeps all of its
+/// bits.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn normalise<const N: usize>(out: &mut [__m512i; N], columns: &[__m512i]) {

@@ -4,8 +4,9 @@ use super::rows::{add, multiply_add, unrolled, with_remainder};
 use std::arch::x86_64::{__m512i, _mm512_add_epi64, _mm512_setzero_si512};
 use std::hint::black_box;
 
-/// Rows in a block: with their window and the operands of a step they fill the registers well, and squaring finds
-/// runs of digits whose lengths are multiples of the eight steps that `slide!` unrolls.
+/// Rows in a block: with their window and the operands of a step they fill the registers well, and
+/// squaring finds runs of digits whose lengths are multiples of the eight steps that `slide!`
+/// unrolls.
 const ROWS: usize = 8;
 
 /// Sets the 2N elements of `product` to the column sums of a·b.

@@ -7,12 +7,14 @@ use std::arch::x86_64::{
     _mm512_srli_epi64,
 };
 
-/// Rows in a block. The quotient digits of a block form one chain of dependent instructions of some 14 cycles each;
-/// a chain of four is short enough to run while the previous block is still being added.
+/// Rows in a block. The quotient digits of a block form one chain of dependent instructions of some
+/// 14 cycles each; a chain of four is short enough to run while the previous block is still being
+/// added.
 const ROWS: usize = 4;
 
-/// Adds the multiple of the modulus to the 2N columns of `product` which makes the lower N vanish, and carries these
-/// into column N: `product[N..]` then holds the columns of the reduced value. The lower half is left undefined.
+/// Adds the multiple of the modulus to the 2N columns of `product` which makes the lower N vanish,
+/// and carries these into column N: `product[N..]` then holds the columns of the reduced value. The
+/// lower half is left undefined.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn reduce<const N: usize>(product: &mut [__m512i], modulus: &[__m512i; N], k0: __m512i) {
@@ -28,8 +30,8 @@ pub(super) fn reduce<const N: usize>(product: &mut [__m512i], modulus: &[__m512i
     for block in (N % ROWS..N - ROWS).step_by(ROWS) {
         let columns = &mut product[block..block + N + ROWS];
         let mut window = open_above_quotient(columns, modulus, &quotient);
-        // The columns that the next block's quotient digits come from go first, then those digits, and then the
-        // rest of this block, whose independent work hides how long the digits take.
+        // The columns that the next block's quotient digits come from go first, then those digits,
+        // and then the rest of this block, whose independent work hides how long the digits take.
         let columns = &mut columns[ROWS..];
         unrolled!(J < ROWS => {
             step!(ROWS, columns[J..], window, quotient, modulus[ROWS + J]);
@@ -59,7 +61,8 @@ pub(super) fn reduce<const N: usize>(product: &mut [__m512i], modulus: &[__m512i
     close(&mut columns[N..], &window);
 }
 
-/// The quotient digits which make the lowest R columns vanish; carries these columns into the one above.
+/// The quotient digits which make the lowest R columns vanish; carries these columns into the one
+/// above.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn quotient_digits<const R: usize>(
@@ -87,8 +90,8 @@ fn quotient_digits<const R: usize>(
     quotient
 }
 
-/// The window above the columns that a block's quotient digits have made vanish, with the products of these digits and
-/// the lowest R digits of the modulus that fall into it.
+/// The window above the columns that a block's quotient digits have made vanish, with the products
+/// of these digits and the lowest R digits of the modulus that fall into it.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn open_above_quotient<const R: usize>(

@@ -1,11 +1,13 @@
 //! Blocks of rows: a few digits times a run of digits, added to the columns of a product.
 //!
-//! A block of rows r_0, ..., r_(R-1) adds Σ r_k · d_(c-k) to column c for a run of digits d_0, d_1, .... Taking
-//! one digit at a time touches R columns at once, so these are held in registers, the *window*; each step
-//! completes the lowest column of the window and lets in the next. A column is thus loaded and stored once in R products.
+//! A block of rows r_0, ..., r_(R-1) adds Σ r_k · d_(c-k) to column c for a run of digits d_0, d_1,
+//! .... Taking one digit at a time touches R columns at once, so these are held in registers, the
+//! *window*; each step completes the lowest column of the window and lets in the next. A column is
+//! thus loaded and stored once in R products.
 //!
-//! The two vector ports are the limit only if everything is unrolled and the window stays in registers. LLVM neither
-//! unrolls loops of this size nor inlines functions of this size, hence macros.
+//! The two vector ports are the limit only if everything is unrolled and the window stays in
+//! registers. LLVM neither unrolls loops of this size nor inlines functions of this size, hence
+//! macros.
 
 use std::arch::asm;
 use std::arch::x86_64::{__m512i, _mm512_add_epi64, _mm512_setzero_si512};
@@ -23,7 +25,8 @@ macro_rules! unrolled {
     };
 }
 
-/// Runs a block with the constant `$rows` equal to `$remainder`, which is at most 7, unless it is zero.
+/// Runs a block with the constant `$rows` equal to `$remainder`, which is at most 7, unless it is
+/// zero.
 macro_rules! with_remainder {
     ($remainder:expr, $rows:ident => $body:block) => {
         with_remainder!(@ $remainder, $rows, $body, 1 2 3 4 5 6 7)
@@ -39,9 +42,11 @@ macro_rules! with_remainder {
     };
 }
 
-/// Adds a block's rows times one digit: completes `$columns[0]` and lets `$columns[$R - 1]` into the window.
+/// Adds a block's rows times one digit: completes `$columns[0]` and lets `$columns[$R - 1]` into
+/// the window.
 ///
-/// Before and after, the first `$R - 1` elements of `$window` hold the columns from the lowest incomplete one on.
+/// Before and after, the first `$R - 1` elements of `$window` hold the columns from the lowest
+/// incomplete one on.
 macro_rules! step {
     ($R:ident, $columns:expr, $window:ident, $rows:ident, $digit:expr) => {{
         let columns: &mut [__m512i; $R] = $columns.first_chunk_mut().expect("a column for each row");
@@ -54,7 +59,8 @@ macro_rules! step {
     }};
 }
 
-/// Takes a [`step!`] for each digit of a run; `$columns` begins with the lowest column of the window.
+/// Takes a [`step!`] for each digit of a run; `$columns` begins with the lowest column of the
+/// window.
 macro_rules! slide {
     ($R:ident, $columns:expr, $window:ident, $rows:ident, $digits:expr) => {{
         let mut columns: &mut [__m512i] = $columns;
@@ -77,14 +83,14 @@ pub(super) use {slide, step, unrolled, with_remainder};
 
 /// a·b for the low 32 bits of each 64-bit lane.
 ///
-/// Not `_mm512_mul_epu32`: LLVM defines it as a 64-bit multiplication of masked operands, hoists the masks out of a
-/// loop, and then no longer sees that one instruction will do.
+/// Not `_mm512_mul_epu32`: LLVM defines it as a 64-bit multiplication of masked operands, hoists
+/// the masks out of a loop, and then no longer sees that one instruction will do.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn multiply_low(a: __m512i, b: __m512i) -> __m512i {
     let product: __m512i;
-    // SAFETY: the instruction belongs to AVX-512F, which this function enables; it reads two registers and writes
-    // one, and touches neither memory nor flags.
+    // SAFETY: the instruction belongs to AVX-512F, which this function enables; it reads two
+    // registers and writes one, and touches neither memory nor flags.
     unsafe {
         asm!(
             "vpmuludq {product}, {a}, {b}",
@@ -122,8 +128,8 @@ pub(super) fn close<const R: usize>(columns: &mut [__m512i], window: &[__m512i; 
     unrolled!(K < R - 1 => { columns[K] = window[K]; });
 }
 
-/// Adds the product of a block of rows and a run of digits to the columns, of which the first has weight
-/// `rows[0]`·`digits[0]`.
+/// Adds the product of a block of rows and a run of digits to the columns. The first column has the
+/// weight of `rows[0]`·`digits[0]`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn add<const R: usize>(

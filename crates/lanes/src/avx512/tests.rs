@@ -133,7 +133,7 @@ fn check<const N: usize>(a: &Values, b: &Values, n: &Values) {
     }
 }
 
-/// Odd moduli of all kinds: of the sizes in use, and the greatest and least that fit.
+/// An odd modulus: of a size in use, or the greatest or the least that fits.
 fn some_modulus<const N: usize>(random: &mut Random) -> BigUint {
     let r = radix::<N>();
     let mut modulus = match random.next() % 8 {
@@ -147,7 +147,7 @@ fn some_modulus<const N: usize>(random: &mut Random) -> BigUint {
     modulus
 }
 
-/// Operands of all kinds, those at the bounds among them.
+/// An operand of any kind, including those at the bounds.
 fn some_operand<const N: usize>(random: &mut Random, modulus: &BigUint) -> BigUint {
     let r = radix::<N>();
     match random.next() % 12 {
@@ -172,8 +172,9 @@ fn avx512f_or_say_skipped() -> bool {
     available
 }
 
-/// Calls a generic test function for the digit counts in use, and for others so that each remainder by the blocks of
-/// eight and of four rows occurs, as well as the greatest count that is not carried in between.
+/// Calls a generic test function for the digit counts in use, and for others, so that each
+/// remainder of a division by blocks of eight and of four rows occurs, as well as the greatest
+/// count that is not carried in between.
 macro_rules! for_each_digit_count {
     ($function:ident) => {
         if avx512f_or_say_skipped() {
@@ -211,8 +212,9 @@ fn random_and_extreme_values_match_the_reference() {
 
 #[test]
 fn greatest_column_sums_do_not_overflow() {
-    /// 127 divides 2^28 - 1, so (R - 127)·(R - (R - 1)/127) ≡ R - 1 mod R: with n = R - 1 the quotient is R - 1 too,
-    /// and nearly all digits of both products are at, or within 1% of, their maximum.
+    /// 127 divides 2^28 - 1, so (R - 127)·(R - (R - 1)/127) ≡ R - 1 mod R: with n = R - 1 the
+    /// quotient is R - 1 too, and nearly all digits of both products are at, or within 1% of, their
+    /// maximum.
     #[target_feature(enable = "avx512f")]
     fn test<const N: usize>() {
         let r = radix::<N>();

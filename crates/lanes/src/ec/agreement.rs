@@ -1,11 +1,11 @@
-//! Key pairs and shared secrets for ECDH, from bytes to bytes.
+//! Public keys and shared secrets for ECDH, from bytes to bytes.
 
 use zeroize::Zeroizing;
 
 use super::curve::Parameters;
 use super::multiplication::{Points, Scalars};
-use super::{Curve, OperationError, Outcomes, check_call, integers, kernels, with_parameters};
-use crate::{Backend, LANES};
+use super::{Curve, integers, kernels, offered, with_parameters};
+use crate::{Backend, LANES, OperationError, Outcomes, check_call};
 
 /// The first byte of an uncompressed point (SEC 1, section 2.3.3).
 const UNCOMPRESSED: u8 = 4;
@@ -14,7 +14,8 @@ const UNCOMPRESSED: u8 = 4;
 pub struct PublicKey<'a> {
     /// The private key: a big-endian integer of [`Curve::bytes`] bytes between 1 and n - 1.
     pub private: &'a [u8],
-    /// Receives the public key: an uncompressed point of [`Curve::point_bytes`] bytes. All zero if the operation fails.
+    /// Receives the public key: an uncompressed point of [`Curve::point_bytes`] bytes. All zero if
+    /// the operation fails.
     pub public: &'a mut [u8],
 }
 
@@ -24,36 +25,38 @@ pub struct SharedSecret<'a> {
     pub private: &'a [u8],
     /// The peer's public key: an uncompressed point.
     pub peer: &'a [u8],
-    /// Receives the shared secret, the x coordinate: [`Curve::bytes`] bytes. All zero if the operation fails.
+    /// Receives the shared secret, the x coordinate: [`Curve::bytes`] bytes. All zero if the
+    /// operation fails.
     pub secret: &'a mut [u8],
 }
 
 /// Computes one to eight public keys.
 ///
-/// The first call for a curve makes a table of a few hundred kilobytes, which the process keeps.
+/// The first call for a curve computes a table of a few hundred kilobytes, which the process keeps.
 ///
 /// # Panics
-/// If there are no or more than eight operations, or if the backend is not [`offered`](super::offered) or not available.
+/// See the [crate] documentation.
 pub fn public_keys(backend: Backend, curve: Curve, operations: &mut [PublicKey<'_>]) -> Outcomes {
-    check_call(backend, operations.len());
+    check_call(backend, offered, operations.len());
     with_parameters!(curve, compute_public_keys, backend, curve, operations)
 }
 
-/// Computes one to eight shared secrets. Peers' keys are validated in full (SP 800-56A, section 5.6.2.3.3): the curves'
-/// cofactor being 1, a point of the curve has the right order.
+/// Computes one to eight shared secrets. Peers' keys are validated in full (SP 800-56A, section
+/// 5.6.2.3.3): the curves have cofactor 1, so every point of a curve has the right order.
 ///
 /// # Panics
-/// As [`public_keys`].
+/// See the [crate] documentation.
 pub fn shared_secrets(
     backend: Backend,
     curve: Curve,
     operations: &mut [SharedSecret<'_>],
 ) -> Outcomes {
-    check_call(backend, operations.len());
+    check_call(backend, offered, operations.len());
     with_parameters!(curve, compute_shared_secrets, backend, curve, operations)
 }
 
-/// Whether `point` is an uncompressed point of the curve.
+/// Returns true if `point` is an uncompressed point of the curve.
+#[must_use]
 pub fn check_point(curve: Curve, point: &[u8]) -> bool {
     with_parameters!(curve, is_point, point)
 }
@@ -65,12 +68,13 @@ fn compute_public_keys<C: Parameters<L, N>, const L: usize, const N: usize>(
 ) -> Outcomes {
     let mut outcomes = Outcomes::new(operations.len());
     let mut scalars = OddScalars::<L>::new();
-    for (lane, operation) in operations.iter_mut().enumerate() {
+    let pairs = operations.iter_mut().zip(outcomes.as_mut_slice());
+    for (lane, (operation, outcome)) in pairs.enumerate() {
         operation.public.fill(0);
-        outcomes.outcomes[lane] = if operation.public.len() == curve.point_bytes() {
+        *outcome = if operation.public.len() == curve.point_bytes() {
             scalars.set::<C, N>(lane, operation.private)
         } else {
-            Err(OperationError::Length)
+            Err(OperationError::OutputLength)
         };
     }
     let mut products = Points::splat(&C::BASE_X, &C::BASE_Y);
@@ -99,10 +103,11 @@ fn compute_shared_secrets<C: Parameters<L, N>, const L: usize, const N: usize>(
     let mut outcomes = Outcomes::new(operations.len());
     let mut scalars = OddScalars::<L>::new();
     let mut points = Points::splat(&C::BASE_X, &C::BASE_Y);
-    for (lane, operation) in operations.iter_mut().enumerate() {
+    let pairs = operations.iter_mut().zip(outcomes.as_mut_slice());
+    for (lane, (operation, outcome)) in pairs.enumerate() {
         operation.secret.fill(0);
-        outcomes.outcomes[lane] = if operation.secret.len() != curve.bytes() {
-            Err(OperationError::Length)
+        *outcome = if operation.secret.len() != curve.bytes() {
+            Err(OperationError::OutputLength)
         } else if let Some((x, y)) = parse_point::<C, L, N>(operation.peer) {
             points.x.set(lane, &x);
             points.y.set(lane, &y);
@@ -124,7 +129,7 @@ fn is_point<C: Parameters<L, N>, const L: usize, const N: usize>(point: &[u8]) -
     parse_point::<C, L, N>(point).is_some()
 }
 
-/// The coordinates of a point of the curve.
+/// The coordinates of an uncompressed point; `None` if the bytes are no point of the curve.
 fn parse_point<C: Parameters<L, N>, const L: usize, const N: usize>(
     point: &[u8],
 ) -> Option<([u64; L], [u64; L])> {
@@ -149,10 +154,10 @@ fn parse_point<C: Parameters<L, N>, const L: usize, const N: usize>(
     (left == right).then_some((x, y))
 }
 
-/// Odd scalars for the kernels, which are one where none was set.
+/// Odd scalars for the kernels. A scalar that was not set is one.
 pub(super) struct OddScalars<const L: usize> {
     pub(super) scalars: Scalars,
-    /// All ones in the lanes where the scalar is n minus the one that was set.
+    /// All ones in the lanes that hold n minus the scalar that was set.
     pub(super) negated: Zeroizing<[u64; LANES]>,
 }
 
@@ -175,7 +180,7 @@ impl<const L: usize> OddScalars<L> {
         private: &[u8],
     ) -> Result<(), OperationError> {
         if private.len() != 8 * L {
-            return Err(OperationError::Length);
+            return Err(OperationError::InputLength);
         }
         let limbs = Zeroizing::new(integers::from_bytes(private));
         if !C::ORDER.contains(&limbs) {
@@ -193,7 +198,7 @@ impl<const L: usize> OddScalars<L> {
     ) {
         let (negated, _) = integers::subtract(&const { C::ORDER }.limbs, limbs);
         let negated = Zeroizing::new(negated);
-        let is_even = integers::hide((limbs[0] & 1).wrapping_sub(1));
+        let is_even = integers::value_barrier((limbs[0] & 1).wrapping_sub(1));
         let odd = Zeroizing::new(integers::select(&negated, limbs, is_even));
         self.scalars.set(lane, &odd[..]);
         self.negated[lane] = is_even;

@@ -1,7 +1,8 @@
-//! What is a function of its own and what is inlined.
+//! The arithmetic of fields and points for each vector type.
 //!
-//! The generic code is inlined everywhere and so becomes code for the target features of the functions here. If these
-//! were inlined too, it would become megabytes.
+//! The generic code is inlined into the functions of this file and so is compiled for their target
+//! features. These are not inlined themselves, except for products of short numbers: the code would
+//! grow to megabytes.
 
 use super::field::{Factor, Modulus, Sum, inline};
 use super::inversion;
@@ -10,8 +11,8 @@ use super::point::{AffinePoint, Point, formulas};
 use crate::vector::IfmaVector;
 use crate::vector::{MultiplyAdd52, Portable, Vector};
 
-/// Declares [`Arithmetic`] and implements it with the generic code that is named for each function. With IFMA,
-/// numbers of up to `inlined` digits take the function inlined.
+/// Declares [`Arithmetic`] and implements it with the generic code that is named for each function.
+/// With IFMA, a function is inlined for numbers of up to `inlined` digits.
 macro_rules! arithmetic {
     ($(
         $(#[$documentation:meta])*
@@ -113,8 +114,8 @@ arithmetic! {
     ) -> () = formulas::add_with_same_z, inlined: 0;
 }
 
-/// Makes the caller's stack as aligned as vectors. LLVM leaves it at 16 bytes if vectors come there only when registers
-/// run out, and each of them then takes part of two cache lines.
+/// Aligns the caller's stack for vectors. LLVM aligns it to 16 bytes only if vectors are there just
+/// because they are spilled, and then each of them takes part of two cache lines.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn align_stack() {

@@ -1,8 +1,8 @@
-//! Multiples of the base point, made once.
+//! Multiples of the base point, computed once.
 //!
-//! Window i of the scalar has the multiples 1, 3, 5, ... times 2^(w i). All lanes look up in the same table, so its
-//! entries are not vectors but single integers: a vector holds one digit of eight entries, and lanes pick theirs
-//! with permutations of registers.
+//! Window i of the scalar has the multiples 1, 3, 5, ... times 2^(w i). All lanes look up in the
+//! same table, so its entries are not vectors but single integers. A vector holds one digit of
+//! eight entries, and lanes select theirs by permutations of registers.
 
 use super::arithmetic::Arithmetic;
 use super::curve::Parameters;
@@ -64,7 +64,8 @@ impl BaseTable {
         table
     }
 
-    /// Stores the multiples for eight windows, as far as there are so many. `products` is scratch.
+    /// Stores the multiples for the windows from `first` on, one window per lane. Lanes beyond the
+    /// last window are ignored. `products` is scratch.
     #[inline(always)]
     fn store<C, V, const L: usize, const N: usize>(
         &mut self,
@@ -75,8 +76,8 @@ impl BaseTable {
         C: Parameters<L, N>,
         V: Arithmetic,
     {
-        // One inversion for all (P. L. Montgomery, "Speeding the Pollard and elliptic curve methods of
-        // factorization", 1987).
+        // One inversion for all entries (P. L. Montgomery, "Speeding the Pollard and elliptic curve
+        // methods of factorization", 1987).
         let mut product = multiples[0].z;
         for (kept, multiple) in products.iter_mut().zip(multiples).skip(1) {
             *kept = product;
@@ -101,7 +102,7 @@ impl BaseTable {
         }
     }
 
-    /// The entry of a window that each lane of `index` names; no address depends on the index.
+    /// The entries of a window at the indices in the lanes of `index`. No address depends on these.
     #[inline(always)]
     pub(super) fn look_up<C, V, const L: usize, const N: usize>(
         &self,
@@ -129,7 +130,8 @@ impl BaseTable {
     }
 }
 
-/// The entry of `groups` that each lane of `index` names. `bit4` and `bit5` are these bits of it.
+/// The entries of `groups` at the indices in the lanes of `index`. `bit4` and `bit5` are these bits
+/// of the indices.
 #[inline(always)]
 fn choose<V: Vector>(groups: &[Lanes<2>], index: V, bit4: V::Mask, bit5: V::Mask) -> V {
     match groups {

@@ -23,10 +23,11 @@ pub(super) trait Parameters<const L: usize, const N: usize>: 'static {
     const BASE_X: [u64; L];
     const BASE_Y: [u64; L];
 
-    /// Bits of a window of the scalar where the base point is multiplied: 2^(bits - 1) points per window.
+    /// Bits of a window of the scalar for multiples of the base point. The table has 2^(bits - 1)
+    /// points per window.
     const BASE_WINDOW: usize;
 
-    /// Where the multiples of the base point are kept.
+    /// The table of multiples of the base point, which the first use computes.
     fn base_table() -> &'static OnceLock<BaseTable>;
 }
 

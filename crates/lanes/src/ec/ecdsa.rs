@@ -1,22 +1,44 @@
-//! ECDSA (FIPS 186-5, section 6.4.1) in two parts: what depends on the nonce alone, eight at once in lanes, and the
-//! rest, which takes less than a microsecond.
+//! ECDSA (FIPS 186-5, section 6.4.1) in two parts: the part that depends on the nonce alone, for
+//! eight nonces at once in lanes, and the rest, which takes less than a microsecond.
 
 use core::fmt;
 
+use slipstream_keys::ec::PrivateKey;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::agreement::OddScalars;
 use super::curve::Parameters;
 use super::multiplication::{Integers, Points};
-use super::{
-    Curve, MAXIMUM_LIMBS, OperationError, Outcomes, check_call, integers, kernels, moduli,
-    with_parameters,
-};
-use crate::{Backend, LANES};
+use super::{Curve, MAXIMUM_LIMBS, integers, kernels, moduli, offered, with_parameters};
+use crate::{Backend, LANES, OperationError, Outcomes, check_call};
 
-/// A nonce made ahead: of a secret k, r = (k G).x mod n and 1 / k mod n. It signs once, and is wiped when dropped.
+/// The computation of a signature.
+pub struct Signature<'a> {
+    /// The private key.
+    pub key: &'a PreparedKey,
+    /// The digest of the message. As many of its bits are used as n has.
+    pub digest: &'a [u8],
+    /// The nonce: see [`Nonce::scalar`].
+    pub nonce: &'a [u8],
+    /// Receives r and s, big-endian, each of [`Curve::bytes`] bytes. All zero if the operation
+    /// fails.
+    pub signature: &'a mut [u8],
+}
+
+/// The preparation of a nonce for a signature to come.
+pub struct Nonce<'a> {
+    /// A secret, uniformly random integer k between 1 and n - 1, big-endian, of [`Curve::bytes`]
+    /// bytes. Anyone who learns it can compute the private key, and so can anyone who sees two
+    /// signatures with the same nonce.
+    pub scalar: &'a [u8],
+    /// Receives the prepared nonce. `None` if the operation fails.
+    pub prepared: &'a mut Option<PreparedNonce>,
+}
+
+/// A nonce in the form that [`PreparedNonce::sign`] computes with: r = (k G).x mod n and 1 / k mod
+/// n. It signs once, and is wiped when dropped.
 #[derive(Zeroize, ZeroizeOnDrop)]
-pub struct Nonce {
+pub struct PreparedNonce {
     #[zeroize(skip)]
     curve: Curve,
     r: [u64; MAXIMUM_LIMBS],
@@ -24,214 +46,185 @@ pub struct Nonce {
     inverse: [u64; MAXIMUM_LIMBS],
 }
 
-/// A private key prepared for [`sign`], wiped when dropped.
+/// A private key in the form that signatures are computed with, wiped when dropped.
 #[derive(Zeroize, ZeroizeOnDrop)]
-pub struct SigningKey {
+pub struct PreparedKey {
     #[zeroize(skip)]
     curve: Curve,
     /// In Montgomery form.
     private: [u64; MAXIMUM_LIMBS],
 }
 
-/// A signature that is computed in one go.
-pub struct Sign<'a> {
-    /// The private key.
-    pub key: &'a SigningKey,
-    /// The digest of the message.
-    pub digest: &'a [u8],
-    /// A secret, uniformly random integer between 1 and n - 1, big-endian, of [`Curve::bytes`] bytes. Whoever learns it
-    /// learns the private key, and so does whoever sees two signatures with the same.
-    pub nonce: &'a [u8],
-    /// Receives r and s, big-endian: twice [`Curve::bytes`]. All zero if the operation fails.
-    pub signature: &'a mut [u8],
-}
-
-impl SigningKey {
-    /// Prepares a private key, a big-endian integer.
-    ///
-    /// # Errors
-    /// [`OperationError::Length`] unless it has [`Curve::bytes`] bytes, [`OperationError::PrivateKeyOutOfRange`] unless
-    /// it is between 1 and n - 1.
-    pub fn new(curve: Curve, private: &[u8]) -> Result<Self, OperationError> {
-        let mut key = SigningKey {
-            curve,
-            private: [0; MAXIMUM_LIMBS],
-        };
-        if private.len() != curve.bytes() {
-            return Err(OperationError::Length);
+/// Computes one to eight signatures, each with a key and a nonce of its own.
+///
+/// # Panics
+/// See the [crate] documentation. For example, if a key is of another curve.
+pub fn signatures(backend: Backend, curve: Curve, operations: &mut [Signature<'_>]) -> Outcomes {
+    check_call(backend, offered, operations.len());
+    assert!(
+        operations
+            .iter()
+            .all(|operation| operation.key.curve == curve),
+        "a key of another curve"
+    );
+    let mut prepared = [const { None }; LANES];
+    let mut nonces = prepared.each_mut().map(|prepared| Nonce {
+        scalar: &[],
+        prepared,
+    });
+    let nonces = &mut nonces[..operations.len()];
+    for (nonce, operation) in nonces.iter_mut().zip(&*operations) {
+        nonce.scalar = operation.nonce;
+    }
+    let mut outcomes = with_parameters!(curve, prepare_nonces, backend, curve, nonces);
+    let pairs = operations.iter_mut().zip(outcomes.as_mut_slice());
+    for ((operation, outcome), prepared) in pairs.zip(prepared) {
+        operation.signature.fill(0);
+        if let Some(nonce) = prepared {
+            *outcome = nonce.sign(operation.key, operation.digest, operation.signature);
         }
-        if !with_parameters!(curve, prepare, private, &mut key.private) {
-            return Err(OperationError::PrivateKeyOutOfRange);
-        }
-        Ok(key)
-    }
-
-    /// The curve.
-    pub fn curve(&self) -> Curve {
-        self.curve
-    }
-
-    /// The private key as [`SigningKey::new`] takes it, for whoever else is to compute with it.
-    pub fn private(&self) -> Zeroizing<Vec<u8>> {
-        let mut private = Zeroizing::new(vec![0; self.curve.bytes()]);
-        with_parameters!(self.curve, recover, self, &mut private);
-        private
-    }
-}
-
-impl Nonce {
-    /// The curve.
-    pub fn curve(&self) -> Curve {
-        self.curve
-    }
-}
-
-impl fmt::Debug for SigningKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("SigningKey")
-            .field("curve", &self.curve)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Nonce {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Nonce")
-            .field("curve", &self.curve)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Makes one to eight nonces from secret, uniformly random big-endian integers of [`Curve::bytes`] bytes each. `None`
-/// stands for one that is not between 1 and n - 1 or has another length, and follows the last.
-///
-/// # Panics
-/// As [`public_keys`](super::public_keys).
-pub fn nonces(backend: Backend, curve: Curve, scalars: &[&[u8]]) -> [Option<Nonce>; LANES] {
-    check_call(backend, scalars.len());
-    with_parameters!(curve, make_nonces, backend, curve, scalars)
-}
-
-/// Signs a digest, of which as many bits are used as n has: `signature` receives r and s, big-endian, each of
-/// [`Curve::bytes`] bytes, or zeros if there is an error.
-///
-/// # Errors
-/// [`OperationError::Length`] for a signature of another length. [`OperationError::Retry`] if r or s would be zero.
-///
-/// # Panics
-/// If key and nonce are of different curves.
-pub fn sign(
-    private: &SigningKey,
-    digest: &[u8],
-    nonce: Nonce,
-    signature: &mut [u8],
-) -> Result<(), OperationError> {
-    assert_eq!(private.curve, nonce.curve, "a nonce of another curve");
-    signature.fill(0);
-    if signature.len() != 2 * private.curve.bytes() {
-        return Err(OperationError::Length);
-    }
-    with_parameters!(private.curve, sign_on, private, digest, &nonce, signature)
-}
-
-/// Computes one to eight signatures, each with a nonce of its own.
-///
-/// # Panics
-/// As [`public_keys`](super::public_keys), and if a key is of another curve.
-pub fn sign_batch(backend: Backend, curve: Curve, operations: &mut [Sign<'_>]) -> Outcomes {
-    let mut scalars: [&[u8]; LANES] = [&[]; LANES];
-    for (scalar, operation) in scalars.iter_mut().zip(&*operations) {
-        *scalar = operation.nonce;
-    }
-    check_call(backend, operations.len());
-    let nonces = nonces(backend, curve, &scalars[..operations.len()]);
-    let mut outcomes = Outcomes::new(operations.len());
-    for (lane, (operation, nonce)) in operations.iter_mut().zip(nonces).enumerate() {
-        outcomes.outcomes[lane] = match nonce {
-            Some(nonce) => sign(operation.key, operation.digest, nonce, operation.signature),
-            None => {
-                operation.signature.fill(0);
-                Err(if operation.nonce.len() == curve.bytes() {
-                    OperationError::NonceOutOfRange
-                } else {
-                    OperationError::Length
-                })
-            }
-        };
     }
     outcomes
+}
+
+/// Prepares one to eight nonces.
+///
+/// # Panics
+/// See the [crate] documentation.
+pub fn nonces(backend: Backend, curve: Curve, operations: &mut [Nonce<'_>]) -> Outcomes {
+    check_call(backend, offered, operations.len());
+    with_parameters!(curve, prepare_nonces, backend, curve, operations)
+}
+
+impl PreparedNonce {
+    /// Signs a digest. As many of its bits are used as n has. `signature` receives r and s,
+    /// big-endian, each of [`Curve::bytes`] bytes, or zeros if there is an error.
+    ///
+    /// # Errors
+    /// [`OperationError::OutputLength`] if `signature` has another length.
+    /// [`OperationError::UnusableNonce`] if r or s would be zero.
+    ///
+    /// # Panics
+    /// If the key is of another curve.
+    pub fn sign(
+        self,
+        key: &PreparedKey,
+        digest: &[u8],
+        signature: &mut [u8],
+    ) -> Result<(), OperationError> {
+        assert_eq!(key.curve, self.curve, "a key of another curve");
+        signature.fill(0);
+        if signature.len() != 2 * key.curve.bytes() {
+            return Err(OperationError::OutputLength);
+        }
+        with_parameters!(key.curve, sign_on, key, digest, &self, signature)
+    }
+
+    /// The curve.
+    #[must_use]
+    pub fn curve(&self) -> Curve {
+        self.curve
+    }
+}
+
+impl PreparedKey {
+    /// Prepares a private key. The time does not depend on the key.
+    #[must_use]
+    pub fn new(key: &PrivateKey) -> Self {
+        let mut prepared = PreparedKey {
+            curve: key.curve(),
+            private: [0; MAXIMUM_LIMBS],
+        };
+        with_parameters!(key.curve(), prepare, key.scalar(), &mut prepared.private);
+        prepared
+    }
+
+    /// The curve.
+    #[must_use]
+    pub fn curve(&self) -> Curve {
+        self.curve
+    }
+}
+
+impl fmt::Debug for PreparedNonce {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("PreparedNonce")
+            .field("curve", &self.curve)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PreparedKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("PreparedKey")
+            .field("curve", &self.curve)
+            .finish_non_exhaustive()
+    }
 }
 
 fn prepare<C: Parameters<L, N>, const L: usize, const N: usize>(
     private: &[u8],
     montgomery_form: &mut [u64; MAXIMUM_LIMBS],
-) -> bool {
+) {
     let limbs = Zeroizing::new(integers::from_bytes(private));
     let order = &const { C::ORDER };
     montgomery_form[..L].copy_from_slice(&Zeroizing::new(order.montgomery_form(&limbs))[..]);
-    order.contains(&limbs)
 }
 
-fn recover<C: Parameters<L, N>, const L: usize, const N: usize>(
-    key: &SigningKey,
-    private: &mut [u8],
-) {
-    let order = &const { C::ORDER };
-    let mut one = [0; L];
-    one[0] = 1;
-    let limbs = Zeroizing::new(order.multiply(first(&key.private), &one));
-    integers::to_bytes(&limbs[..], private);
-}
-
-fn make_nonces<C: Parameters<L, N>, const L: usize, const N: usize>(
+fn prepare_nonces<C: Parameters<L, N>, const L: usize, const N: usize>(
     backend: Backend,
     curve: Curve,
-    scalars: &[&[u8]],
-) -> [Option<Nonce>; LANES] {
+    operations: &mut [Nonce<'_>],
+) -> Outcomes {
     let order = &const { C::ORDER };
+    let mut outcomes = Outcomes::new(operations.len());
     let mut odd_scalars = OddScalars::<L>::new();
     let mut one = [0; L];
     one[0] = 1;
     let mut inverses = Integers::<N>::splat(&one);
-    let mut usable = [false; LANES];
-    for (lane, scalar) in scalars.iter().enumerate() {
-        if scalar.len() != curve.bytes() {
+    let pairs = operations.iter_mut().zip(outcomes.as_mut_slice());
+    for (lane, (operation, outcome)) in pairs.enumerate() {
+        *operation.prepared = None;
+        if operation.scalar.len() != curve.bytes() {
+            *outcome = Err(OperationError::InputLength);
             continue;
         }
-        let limbs = Zeroizing::new(integers::from_bytes(scalar));
-        if order.contains(&limbs) {
-            odd_scalars.set_limbs::<C, N>(lane, &limbs);
-            inverses.set(lane, &limbs);
-            usable[lane] = true;
+        let limbs = Zeroizing::new(integers::from_bytes(operation.scalar));
+        if !order.contains(&limbs) {
+            *outcome = Err(OperationError::NonceOutOfRange);
+            continue;
         }
+        odd_scalars.set_limbs::<C, N>(lane, &limbs);
+        inverses.set(lane, &limbs);
     }
     let mut products = Points::splat(&C::BASE_X, &C::BASE_Y);
     kernels::multiply_base::<C, L, N>(backend, &odd_scalars.scalars, &mut products);
     let power = const { moduli::digits(&integers::power_of_two(&C::ORDER.limbs, 64 * L)) };
     kernels::invert_scalars::<C, L, N>(backend, &mut inverses, &power);
-    core::array::from_fn(|lane| {
-        usable[lane].then(|| {
-            let mut nonce = Nonce {
-                curve,
-                r: [0; MAXIMUM_LIMBS],
-                inverse: [0; MAXIMUM_LIMBS],
-            };
-            // A coordinate is below p, which is less than 2 n.
-            let x = products.x.get(lane);
-            nonce.r[..L].copy_from_slice(&order.reduce(&x));
-            nonce.inverse[..L].copy_from_slice(&inverses.get::<L>(lane)[..]);
-            nonce
-        })
-    })
+    for (lane, (operation, outcome)) in operations.iter_mut().zip(outcomes.iter()).enumerate() {
+        if outcome.is_err() {
+            continue;
+        }
+        let prepared = operation.prepared.insert(PreparedNonce {
+            curve,
+            r: [0; MAXIMUM_LIMBS],
+            inverse: [0; MAXIMUM_LIMBS],
+        });
+        // A coordinate is below p, which is less than 2 n.
+        let x = products.x.get(lane);
+        prepared.r[..L].copy_from_slice(&order.reduce(&x));
+        prepared.inverse[..L].copy_from_slice(&inverses.get::<L>(lane)[..]);
+    }
+    outcomes
 }
 
 /// s = (e + r d) / k.
 fn sign_on<C: Parameters<L, N>, const L: usize, const N: usize>(
-    key: &SigningKey,
+    key: &PreparedKey,
     digest: &[u8],
-    nonce: &Nonce,
+    nonce: &PreparedNonce,
     signature: &mut [u8],
 ) -> Result<(), OperationError> {
     let order = &const { C::ORDER };
@@ -247,7 +240,7 @@ fn sign_on<C: Parameters<L, N>, const L: usize, const N: usize>(
     let sum = Zeroizing::new(order.add(&product, &e));
     let s = order.multiply(&sum, inverse);
     if (integers::is_zero(r) | integers::is_zero(&s)) != 0 {
-        return Err(OperationError::Retry);
+        return Err(OperationError::UnusableNonce);
     }
     let (r_bytes, s_bytes) = signature.split_at_mut(8 * L);
     integers::to_bytes(r, r_bytes);

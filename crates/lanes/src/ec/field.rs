@@ -1,18 +1,23 @@
 //! Integers modulo a prime in eight lanes: radix 2^52, Montgomery form with R = 2^(52 N).
 //!
-//! Element i of an array holds digit i of all eight lanes. Carries and additions run on the same ports as multiply-adds
-//! and cost as much, so the types tell how far a value has been carried:
+//! Element i of an array holds digit i of all eight lanes. Carries and additions run on the same
+//! ports as multiply-adds and cost as much, so a value has a type that says how far it has been
+//! carried:
 //!
-//! - [`Columns`]: a product of 2 N columns, to be reduced;
-//! - [`Sum`]: N signed columns. What is added to or subtracted from a product is added here, before the carries;
-//! - [`Factor`]: carried. The low 52 bits of an element are the digit, and what is above them is already part of the
-//!   next digit; the multiplier ignores it;
-//! - [`Element`]: a factor without those bits, which may be added and subtracted too.
+//! - [`Columns`]: a product of 2 N columns that has to be reduced;
+//! - [`Sum`]: N signed columns. Elements are added to a product, or subtracted from it, in this
+//!   form, before the carries;
+//! - [`Factor`]: carried. The low 52 bits of an element are the digit. The bits above them are
+//!   already part of the next digit, and the multiplier ignores them;
+//! - [`Element`]: a factor without those bits. It can be added and subtracted too.
 //!
-//! Bounds. A factor is between 0 and R, and need not be below the modulus p: a product of a and b is reduced to less than
-//! a b / R + p, unless [`Modulus::eliminate`] says otherwise, and callers see to it that the sums which they carry are
-//! neither negative nor as large as R. A column gathers at most 2 N digit halves of each of two products, one of
-//! them eightfold, and as many of the reduction, each below 2^52: less than 2^60 in size.
+//! # Bounds
+//!
+//! A factor is between 0 and R, and need not be below the modulus p. A product of a and b is
+//! reduced to less than a b / R + p, unless [`Modulus::eliminate`] says otherwise. Callers ensure
+//! that the sums that they carry are neither negative nor as large as R. A column is the sum of at
+//! most 2 N digit halves of each of two products, one of them eightfold, and as many of the
+//! reduction, each below 2^52: less than 2^60 in size.
 
 use super::arithmetic::Arithmetic;
 use super::inversion::Step;
@@ -25,8 +30,8 @@ pub(super) const DIGIT_BITS: u32 = 52;
 /// The most digits that an integer has.
 pub(super) const MAXIMUM_DIGITS: usize = 8;
 
-/// Repeats a block with a constant counting from 0 to 15, as far as it is below a limit. A loop might leave the columns
-/// in memory: LLVM unrolls nested loops only after it has decided what lives in registers.
+/// Repeats a block with a constant that counts from 0 up to a limit of at most 16. A loop could
+/// leave the columns in memory: LLVM allocates registers before it unrolls nested loops.
 macro_rules! unroll {
     ($index:ident below $limit:expr, $body:block) => {
         unroll!(@ $index, $limit, $body, 0 1 2 3 4 5 6 7)
@@ -39,28 +44,28 @@ macro_rules! unroll {
     };
 }
 
-/// A prime that lanes compute by. `N` digits.
+/// A prime modulus of `N` digits, for arithmetic in lanes.
 pub(super) trait Modulus<const N: usize>: 'static {
     /// The digits.
     const DIGITS: [u64; N];
-    /// The modulus as few signed digits.
+    /// The modulus in signed digits, as few as possible of them other than zero.
     const SIGNED_DIGITS: [i64; N];
     /// R modulo the modulus: 1 in Montgomery form.
     const ONE: [u64; N];
-    /// R^2 modulo the modulus: a factor that brings integers into Montgomery form.
+    /// R^2 modulo the modulus: the factor that brings integers into Montgomery form.
     const R_SQUARED: [u64; N];
-    /// How to raise to the power of the modulus minus 2.
+    /// The steps that raise a number to the power of the modulus minus 2.
     const INVERSION: &'static [Step];
 
-    /// What [`Modulus::tighten`] leaves is less than this multiple of the modulus.
+    /// The result of [`Modulus::tighten`] is less than this multiple of the modulus.
     const TIGHT: i64 = 16;
 
-    /// Adds a multiple of the modulus that makes column `index` zero modulo 2^52, and its carry to the next. The columns
-    /// below have been eliminated.
+    /// Adds a multiple of the modulus that makes column `index` zero modulo 2^52, and its carry to
+    /// the next. The columns below have been eliminated.
     fn eliminate<V: MultiplyAdd52>(columns: &mut Columns<V>, index: usize);
 
-    /// Brings a sum between 0 and 16 times the modulus below 1.01 times the modulus, where factors have so little room
-    /// above the modulus that this is needed.
+    /// Reduces a sum between 0 and 16 times the modulus to less than 1.01 times the modulus. A
+    /// field whose factors have enough room above the modulus leaves the sum as it is.
     #[inline(always)]
     fn tighten<V: Vector>(sum: Sum<V, N>) -> Sum<V, N> {
         sum
@@ -72,12 +77,12 @@ pub(super) trait Operand<V, const N: usize> {
     fn digits(&self) -> &[V; N];
 }
 
-/// An integer of which digits are the low 52 bits of each element.
+/// An integer with a digit in the low 52 bits of each element.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct Factor<V, const N: usize>(pub(super) [V; N]);
 
-/// An integer of which each element is a digit.
+/// An integer with a digit in each element, and nothing above it.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct Element<V, const N: usize>(pub(super) [V; N]);
@@ -86,11 +91,11 @@ pub(super) struct Element<V, const N: usize>(pub(super) [V; N]);
 #[derive(Clone, Copy)]
 pub(super) struct Sum<V, const N: usize>([V; N]);
 
-/// A product that is to be reduced.
+/// A product that has to be reduced.
 #[derive(Clone, Copy)]
 pub(super) struct Columns<V> {
     pub(super) sums: [V; 2 * MAXIMUM_DIGITS],
-    /// What a reduction subtracts from the columns.
+    /// The numbers that a reduction subtracts from the columns.
     pub(super) negative: [V; 2 * MAXIMUM_DIGITS],
 }
 
@@ -168,8 +173,8 @@ pub(super) mod inline {
     pub(in crate::ec) fn square<M: Modulus<N>, V: MultiplyAdd52, const N: usize>(
         a: &[V; N],
     ) -> Sum<V, N> {
-        // The square has columns of its own: what the reduction adds must not be doubled, and neither waits for
-        // the other, which an inversion would feel.
+        // The square has columns of its own: the reduction's sums must not be doubled, and neither
+        // waits for the other, which would slow inversions down.
         let mut square = Columns::zero(a[0]);
         let mut columns = Columns::zero(a[0]);
         unroll!(K below twice N, {
@@ -241,7 +246,7 @@ impl<V: MultiplyAdd52> Columns<V> {
         unroll!(J below N, { self.sums[row + J + 1].madd_high(&a[J], digit) });
     }
 
-    /// Sets a column, which must be zero before.
+    /// Sets a column, which must be zero before the call.
     #[inline(always)]
     fn add_column_of_square<const N: usize>(&mut self, a: &[V; N], column: usize) {
         let sum = &mut self.sums[column];
@@ -328,7 +333,7 @@ impl<V: Vector, const N: usize> Sum<V, N> {
         self
     }
 
-    /// Makes the sum small: see [`Modulus::tighten`].
+    /// Reduces the sum: see [`Modulus::tighten`].
     #[inline(always)]
     pub(super) fn tighten<M: Modulus<N>>(self) -> Self {
         M::tighten(self)
@@ -356,7 +361,7 @@ impl<V: Vector, const N: usize> Sum<V, N> {
 }
 
 impl<V: Vector, const N: usize> Factor<V, N> {
-    /// The same integer with the digits alone.
+    /// The same integer without the bits above the digits.
     #[inline(always)]
     pub(super) fn element(mut self) -> Element<V, N> {
         let mask = splat(self.0[0], (1 << DIGIT_BITS) - 1);
@@ -381,7 +386,7 @@ impl<V: Vector, const N: usize> Element<V, N> {
         Factor(self.0)
     }
 
-    /// The integer, to be added to.
+    /// The same integer as a sum.
     #[inline(always)]
     pub(super) fn sum(&self) -> Sum<V, N> {
         Sum(self.0)
@@ -412,7 +417,7 @@ impl<V: Arithmetic, const N: usize> Element<V, N> {
 }
 
 impl<V: Vector, const N: usize> Element<V, N> {
-    /// `self - modulus` in the lanes where that is not negative.
+    /// `self - modulus` in the lanes where that is not negative, else `self`.
     #[inline(always)]
     pub(super) fn subtract_if_not_below(self, modulus: &[u64; N]) -> Self {
         let difference = self

@@ -1,4 +1,5 @@
-//! Single integers of 256 or 384 bits in 64-bit limbs, least significant first, and Montgomery arithmetic on them.
+//! Single integers of 256 or 384 bits in 64-bit limbs, least significant first, and Montgomery
+//! arithmetic on them.
 //!
 //! Constant time in the values of all integers. R = 2^(64 L).
 
@@ -17,7 +18,7 @@ pub(super) const fn bits(limbs: &[u64], position: usize, count: usize) -> u64 {
     window & (u64::MAX >> (64 - count))
 }
 
-/// The integer in big-endian `bytes`, which are exactly as many as it has.
+/// The integer in big-endian `bytes`. There are exactly as many as the integer has.
 pub(super) fn from_bytes<const L: usize>(bytes: &[u8]) -> [u64; L] {
     let (chunks, rest) = bytes.as_chunks::<8>();
     assert!(chunks.len() == L && rest.is_empty());
@@ -28,7 +29,7 @@ pub(super) fn from_bytes<const L: usize>(bytes: &[u8]) -> [u64; L] {
     limbs
 }
 
-/// Writes `limbs` to `bytes`, which are exactly as many, big-endian.
+/// Writes `limbs` to `bytes`, big-endian. There are exactly as many bytes.
 pub(super) fn to_bytes(limbs: &[u64], bytes: &mut [u8]) {
     let (chunks, rest) = bytes.as_chunks_mut::<8>();
     assert!(chunks.len() == limbs.len() && rest.is_empty());
@@ -81,11 +82,11 @@ pub(super) const fn select<const L: usize>(a: &[u64; L], b: &[u64; L], mask: u64
 /// All ones if `limbs` are all zero, else zero.
 pub(super) fn is_zero(limbs: &[u64]) -> u64 {
     let any = limbs.iter().fold(0, |any, limb| any | limb);
-    hide(((any | any.wrapping_neg()) >> 63).wrapping_sub(1))
+    value_barrier(((any | any.wrapping_neg()) >> 63).wrapping_sub(1))
 }
 
-/// Keeps the optimizer from turning a choice by a mask into a branch.
-pub(super) const fn hide(mask: u64) -> u64 {
+/// Keeps the optimizer from turning a selection by a mask into a branch.
+pub(super) const fn value_barrier(mask: u64) -> u64 {
     core::hint::black_box(mask)
 }
 
@@ -100,7 +101,7 @@ pub(super) struct Modulus<const L: usize> {
 
 impl<const L: usize> Modulus<L> {
     pub(super) const fn new(limbs: [u64; L]) -> Self {
-        // Newton's iteration doubles the number of correct bits, beginning with three.
+        // Newton's iteration doubles the number of correct bits. It begins with three.
         let mut inverse = limbs[0];
         let mut round = 0;
         while round < 5 {
@@ -123,13 +124,13 @@ impl<const L: usize> Modulus<L> {
     pub(super) const fn subtract(&self, a: &[u64; L], b: &[u64; L]) -> [u64; L] {
         let (difference, borrow) = subtract(a, b);
         let (corrected, _) = add(&difference, &self.limbs);
-        select(&corrected, &difference, hide(borrow))
+        select(&corrected, &difference, value_barrier(borrow))
     }
 
     /// `a` modulo the modulus, for any a.
     pub(super) fn reduce(&self, a: &[u64; L]) -> [u64; L] {
         let (difference, borrow) = subtract(a, &self.limbs);
-        select(a, &difference, hide(borrow))
+        select(a, &difference, value_barrier(borrow))
     }
 
     /// `a b / R` modulo the modulus, for a b below R times the modulus.
@@ -155,7 +156,11 @@ impl<const L: usize> Modulus<L> {
         }
         // Below twice the modulus.
         let (difference, borrow) = subtract(&sum, &self.limbs);
-        select(&sum, &difference, hide(borrow & top.wrapping_sub(1)))
+        select(
+            &sum,
+            &difference,
+            value_barrier(borrow & top.wrapping_sub(1)),
+        )
     }
 
     /// `a R` modulo the modulus: Montgomery form.
@@ -163,7 +168,7 @@ impl<const L: usize> Modulus<L> {
         self.multiply(a, &self.r_squared)
     }
 
-    /// Whether an integer, which may be secret, is at least 1 and less than the modulus.
+    /// Returns true if the integer, which may be secret, is at least 1 and less than the modulus.
     pub(super) fn contains(&self, a: &[u64; L]) -> bool {
         let (difference, borrow) = subtract(a, &self.limbs);
         let _wiped = Zeroizing::new(difference);
@@ -186,7 +191,11 @@ pub(super) const fn power_of_two<const L: usize>(modulus: &[u64; L], exponent: u
 const fn add_modulo<const L: usize>(a: &[u64; L], b: &[u64; L], modulus: &[u64; L]) -> [u64; L] {
     let (sum, carry) = add(a, b);
     let (difference, borrow) = subtract(&sum, modulus);
-    select(&sum, &difference, hide(borrow & carry.wrapping_sub(1)))
+    select(
+        &sum,
+        &difference,
+        value_barrier(borrow & carry.wrapping_sub(1)),
+    )
 }
 
 /// Low and high limb of `a b + c + d`.

@@ -7,7 +7,7 @@ use super::field::{Factor, Modulus, multiply, square};
 use super::integers::{bits, subtract};
 use super::wipe;
 
-/// Powers that a plan keeps.
+/// The powers that a plan keeps.
 const SLOTS: usize = 17;
 
 /// The most steps that a plan for an order has.
@@ -22,7 +22,7 @@ pub(super) struct Step {
     by: usize,
 }
 
-/// `1 / a`, in Montgomery form like `a`, and 0 for 0. Like `a`, the result is below four times the modulus.
+/// `1 / a`, or 0 for 0. Both are in Montgomery form and below four times the modulus.
 #[inline(always)]
 pub(super) fn invert<M: Modulus<N>, V: Arithmetic, const N: usize>(
     a: &Factor<V, N>,
@@ -42,7 +42,8 @@ pub(super) fn invert<M: Modulus<N>, V: Arithmetic, const N: usize>(
     inverse
 }
 
-/// p - 2 for P-256, in hexadecimal: ffffffff 00000001 00000000 00000000 00000000 ffffffff ffffffff fffffffd.
+/// p - 2 for P-256, in hexadecimal: ffffffff 00000001 00000000 00000000 00000000 ffffffff ffffffff
+/// fffffffd.
 pub(super) const P256_FIELD: [Step; 12] = [
     step(1, 0, 1, 0),   // 2 ones
     step(2, 1, 1, 0),   // 3 ones
@@ -76,7 +77,8 @@ pub(super) const P384_FIELD: [Step; 14] = [
     step(0, 6, 2, 0),   // and 01
 ];
 
-/// n - 2 for an order n, by windows of up to five bits. Slot k holds the power 2 k + 1, and the last slot the result.
+/// A plan for n - 2, where n is an order, with windows of up to five bits. Slot k holds the power
+/// 2 k + 1, and the last slot the running result.
 pub(super) struct SlidingWindow {
     steps: [Step; MAXIMUM_STEPS],
     length: usize,

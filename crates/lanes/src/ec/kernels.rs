@@ -7,8 +7,9 @@ use super::curve::Parameters;
 use super::multiplication::{self, Integers, Points, Scalars};
 use crate::Backend;
 
-/// Stack that is wiped after a kernel, in bytes. Field elements are returned through memory of frames that have ended by
-/// then, where nobody else would wipe them: a nonce's inverse among them.
+/// Bytes of stack that are wiped after a kernel. Field elements, the inverse of a nonce among them,
+/// are returned through the memory of stack frames that have ended by then, and nothing else wipes
+/// that memory.
 const WIPED: usize = 20 * 1024;
 
 /// Sets `products` to the affine coordinates of the multiples of the base point.
@@ -19,14 +20,14 @@ pub(super) fn multiply_base<C: Parameters<L, N>, const L: usize, const N: usize>
 ) {
     match backend {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: callers offer available backends only.
+        // SAFETY: callers have checked that the backend is available.
         Backend::Ifma => unsafe { ifma::multiply_base::<C, L, N>(scalars, products) },
         _ => portable::multiply_base::<C, L, N>(scalars, products),
     }
     zeroize_stack::<WIPED>();
 }
 
-/// Replaces `points`, which are affine coordinates below p, by those of the points' multiples.
+/// Replaces `points`, in affine coordinates below p, by their multiples.
 pub(super) fn multiply_points<C: Parameters<L, N>, const L: usize, const N: usize>(
     backend: Backend,
     scalars: &Scalars,
@@ -34,7 +35,7 @@ pub(super) fn multiply_points<C: Parameters<L, N>, const L: usize, const N: usiz
 ) {
     match backend {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: callers offer available backends only.
+        // SAFETY: callers have checked that the backend is available.
         Backend::Ifma => unsafe { ifma::multiply_points::<C, L, N>(scalars, points) },
         _ => portable::multiply_points::<C, L, N>(scalars, points),
     }
@@ -49,15 +50,16 @@ pub(super) fn invert_scalars<C: Parameters<L, N>, const L: usize, const N: usize
 ) {
     match backend {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: callers offer available backends only.
+        // SAFETY: callers have checked that the backend is available.
         Backend::Ifma => unsafe { ifma::invert_scalars::<C, L, N>(scalars, power) },
         _ => portable::invert_scalars::<C, L, N>(scalars, power),
     }
     zeroize_stack::<WIPED>();
 }
 
-/// Defines the kernels for a vector type. They are functions of their own, so that the generic code, all of which is
-/// inlined, becomes code for their target features, and so that none has the stack of another.
+/// Defines the kernels for a vector type. The generic code is inlined into them and so is compiled
+/// for their target features. None is inlined into another function, so that none pays for the
+/// stack of another.
 macro_rules! kernels {
     ($(#[$target_feature:meta])? $vector:path) => {
         use super::{BaseTable, Integers, Parameters, Points, Scalars, multiplication};

@@ -1,4 +1,4 @@
-//! The four primes, and how lanes reduce by each of them.
+//! The four primes, and the reduction by each of them in lanes.
 
 use super::curve::{P256_FIELD, P256_ORDER, P384_FIELD, P384_ORDER};
 use super::field::{Columns, DIGIT_BITS, Modulus, Sum};
@@ -18,7 +18,8 @@ impl Modulus<5> for FieldP256 {
     const INVERSION: &'static [Step] = &inversion::P256_FIELD;
     const TIGHT: i64 = 2;
 
-    /// -1 / p modulo 2^52 is 1, so the multiple is the column itself: m p = m (2^256 - 2^224 + 2^192 + 2^96) - m.
+    /// -1 / p modulo 2^52 is 1, so the multiple is the column itself: m p = m (2^256 - 2^224 +
+    /// 2^192 + 2^96) - m.
     #[inline(always)]
     fn eliminate<V: MultiplyAdd52>(columns: &mut Columns<V>, index: usize) {
         let sums = &mut columns.sums;
@@ -38,10 +39,10 @@ impl Modulus<5> for FieldP256 {
 
     /// Subtracts q p, where q is the sum divided by 2^256, rounded down.
     ///
-    /// q is taken from the upper two columns; what is in the lower ones changes their quotient by 2^208 by one at
-    /// most. So what is left after q 2^256 is between -2^208 and 2^256 + 2^209, and q (2^256 - p), which is added, is
-    /// more than 2^208 if q is positive. If q is 0, nothing changes; if it is -1, since the sum is below 2^208
-    /// and so was rounded, p is added.
+    /// q is computed from the upper two columns. The lower columns change the quotient of those by
+    /// 2^208 by one at most. So the sum minus q 2^256 is between -2^208 and 2^256 + 2^209, and
+    /// q (2^256 - p), which is added to it, is more than 2^208 if q is positive. If q is 0, nothing
+    /// changes. If q is -1, because the sum is below 2^208 and was rounded down, p is added.
     #[inline(always)]
     fn tighten<V: Vector>(mut sum: Sum<V, 5>) -> Sum<V, 5> {
         let columns = sum.columns();
@@ -66,9 +67,9 @@ impl Modulus<8> for FieldP384 {
     const R_SQUARED: [u64; 8] = digits(&power_of_two(&P384_FIELD, 832));
     const INVERSION: &'static [Step] = &inversion::P384_FIELD;
 
-    /// p (2^32 + 1) = 2^416 + 2^384 - 2^160 - 2^129 - 2^96 + 2^64 - 1 is -1 modulo 2^52, so the multiple of it is the
-    /// column itself. Since it is larger than R, the last column takes p instead; so the result is below a b / R + 1.01 p.
-    /// What is subtracted is gathered in columns of its own.
+    /// p (2^32 + 1) = 2^416 + 2^384 - 2^160 - 2^129 - 2^96 + 2^64 - 1 is -1 modulo 2^52, so the
+    /// multiple of it is the column itself. Since it is larger than R, the last column uses p
+    /// instead, and the result is below a b / R + 1.01 p. Subtractions go to columns of their own.
     #[inline(always)]
     fn eliminate<V: MultiplyAdd52>(columns: &mut Columns<V>, index: usize) {
         let Columns { sums, negative } = columns;
@@ -158,9 +159,10 @@ impl Modulus<8> for OrderP384 {
 
 /// [`Modulus::eliminate`] for a modulus n without a pattern.
 ///
-/// n k, where k is -1 / n modulo 2^52, is -1 modulo 2^52, so the multiple of it is the column itself: one multiplication
-/// less to wait for. For the last column it would be too large; this takes a multiple of n. Column i adds less than
-/// 2^(52 (i + 2 - N)) n to the result, or n if it is the last, which so is below a b / R + 2.01 n.
+/// n k, where k is -1 / n modulo 2^52, is -1 modulo 2^52, so the multiple of it is the column
+/// itself. That saves the wait for one multiplication. For the last column the result would be too
+/// large, so that column uses a multiple of n. Column i adds less than 2^(52 (i + 2 - N)) n to the
+/// result, and the last column less than n, so the result is below a b / R + 2.01 n.
 #[inline(always)]
 fn eliminate<V: MultiplyAdd52, const N: usize>(
     columns: &mut Columns<V>,
@@ -234,7 +236,7 @@ pub(super) const fn digits<const L: usize, const N: usize>(limbs: &[u64; L]) -> 
     digits
 }
 
-/// The 64-bit limbs of an integer in digits that fits.
+/// The 64-bit limbs of an integer in digits. The integer fits.
 pub(super) const fn limbs<const L: usize, const N: usize>(digits: &[u64; N]) -> [u64; L] {
     let mut limbs = [0; L];
     let mut index = 0;

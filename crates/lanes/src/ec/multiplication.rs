@@ -1,13 +1,15 @@
 //! Multiples of points, eight at once.
 //!
-//! The scalar k is odd and less than the order n: callers replace an even one by n - k and negate the result. It is read
-//! in windows of w bits, with odd digits between -2^w and 2^w (M. Joye, M. Tunstall, "Exponent recoding and regular
-//! exponentiation algorithms", 2009): with c_i = (k >> w i) | 1, digit i is c_i - 2^w c_(i+1), and the last
-//! is c_i itself. So from the top down, after digit i the multiple of the point is c_i, and it never is zero.
+//! The scalar k is odd and less than the order n: callers replace an even one by n - k and negate
+//! the result. It is read in windows of w bits, with odd digits k_i between -2^w and 2^w (M. Joye,
+//! M. Tunstall, "Exponent recoding and regular exponentiation algorithms", 2009): with c_i = (k >>
+//! w i) | 1, digit i is c_i - 2^w c_(i+1), and the last is c_i itself. So from the top down, after
+//! digit i the multiple of the point is c_i, which is never zero.
 //!
-//! No addition before the last meets equal or opposite points: it adds k_i to c_i - k_i, which is wrong if c_i = 0 or
-//! c_i = 2 k_i modulo n. For i > 0, c_i is odd and 0 < c_i < n/2, and |2 k_i| < 2^(w+1), so neither holds. For i =
-//! 0, c_0 = k, and k = 2 k_0 modulo n does happen, for one k at most: the last addition provides for it.
+//! No addition before the last meets equal or opposite points. It adds k_i to c_i - k_i, which is
+//! wrong if c_i = 0 or c_i = 2 k_i modulo n. For i > 0, c_i is odd and 0 < c_i < n/2, and |2 k_i| <
+//! 2^(w+1), so neither is true. For i = 0, c_0 = k, and k = 2 k_0 modulo n is possible for at most
+//! one k. The last addition handles it.
 
 use zeroize::{Zeroize, Zeroizing};
 
@@ -21,7 +23,7 @@ use crate::LANES;
 use crate::digits::splat;
 use crate::vector::{Lanes, Vector};
 
-/// Bits of a window of the scalar where the point is not known beforehand.
+/// Bits of a window of the scalar for a point that is not known in advance.
 const WINDOW: usize = 5;
 
 /// Multiples of such a point in a table: the odd ones below 2^WINDOW.
@@ -83,7 +85,7 @@ pub(super) unsafe fn multiply_base<C, V, const L: usize, const N: usize>(
     multiple.wipe();
 }
 
-/// Replaces `points`, which are affine coordinates below p, by those of the points' multiples.
+/// Replaces `points`, in affine coordinates below p, by their multiples.
 ///
 /// # Safety
 /// The CPU has the instructions of `V`.
@@ -193,7 +195,8 @@ fn double_repeatedly<M: Modulus<N>, V: Arithmetic, const N: usize>(point: &mut P
     }
 }
 
-/// The entry of `table` that each lane of `index` names, reading all of the table whatever the index.
+/// The entries of `table` at the indices in the lanes of `index`. The whole table is read for every
+/// index.
 #[inline(always)]
 fn look_up<V: Vector, const N: usize>(table: &[Point<V, N>; TABLE], index: V) -> Point<V, N> {
     let one = splat(index, 1);
@@ -240,9 +243,9 @@ impl Scalars {
 
     /// The digit of the window with number `window`, of `width` bits.
     ///
-    /// Digit i is 2 b + 1 - 2^w, where b are the w bits that begin with bit 1 of the window and end with bit 0 of the
-    /// next, which is read as set at the very end. So this bit is the sign, and the bits below it are
-    /// the index, inverted if it is negative.
+    /// Digit i is 2 b + 1 - 2^w, where b are the w bits that begin with bit 1 of the window and end
+    /// with bit 0 of the next window, which is read as set in the last window. So this bit is the
+    /// sign, and the bits below it are the index, inverted if the digit is negative.
     #[inline(always)]
     pub(super) fn digit<const L: usize, V: Vector>(
         &self,

@@ -1,12 +1,16 @@
-//! Points of y^2 = x^3 - 3 x + b in Jacobian coordinates: x = X / Z^2, y = Y / Z^3. Never the point at infinity.
+//! Points of y^2 = x^3 - 3 x + b in Jacobian coordinates: x = X / Z^2, y = Y / Z^3. Never the point
+//! at infinity.
 //!
-//! The formulas are those of the Explicit-Formulas Database (doubling: dbl-2001-b; additions: as add-1998-cmo-2) and of
-//! N. Meloni, "New point addition formulae for ECC applications" (2007), for points that share their Z. Additions
-//! hold for points that are neither equal nor opposite; callers show that, or look at what [`Point::add`] tells.
+//! The formulas are those of the Explicit-Formulas Database (doubling: dbl-2001-b; additions: as
+//! add-1998-cmo-2) and of N. Meloni, "New point addition formulae for ECC applications" (2007), for
+//! points that share their Z. Additions are valid for points that are neither equal nor opposite.
+//! Callers prove that, or check the result of [`formulas::add`].
 //!
-//! Bounds are in multiples of p, for P-256, where R is 16; P-384 has room for far more. X is below 1.1 or, if its field
-//! does not tighten, below [`Modulus::TIGHT`]; Y and Z are below 4. A comment after a line is a bound of its result, from
-//! below if it says so and else from above.
+//! # Bounds
+//!
+//! Bounds are in multiples of p, for P-256, where R is 16; P-384 has room for far more. X is below
+//! 1.1 or, if its field does not tighten, below [`Modulus::TIGHT`]; Y and Z are below 4. A comment
+//! after a line is an upper bound of its result unless it says otherwise.
 
 use super::arithmetic::Arithmetic;
 use super::field::{
@@ -54,13 +58,15 @@ impl<V: Arithmetic, const N: usize> Point<V, N> {
         V::double::<M, N>(self);
     }
 
-    /// Adds another point, or subtracts it where `negative` is set. These are neither equal nor opposite.
+    /// Adds another point, or subtracts it where `negative` is set. The points are neither equal
+    /// nor opposite.
     #[inline(always)]
     pub(super) fn add<M: Modulus<N>>(&mut self, other: &Self, negative: V::Mask) {
         V::add_point::<M, N>(self, other, negative);
     }
 
-    /// Adds another point, or subtracts it where `negative` is set. The result is not the point at infinity.
+    /// Adds another point, or subtracts it where `negative` is set. The result is not the point at
+    /// infinity.
     #[inline(always)]
     pub(super) fn add_or_double<M: Modulus<N>>(&mut self, other: &Self, negative: V::Mask) {
         let mut double = *self;
@@ -74,7 +80,8 @@ impl<V: Arithmetic, const N: usize> Point<V, N> {
         double.wipe();
     }
 
-    /// Adds another point, or subtracts it where `negative` is set. These are neither equal nor opposite.
+    /// Adds another point, or subtracts it where `negative` is set. The points are neither equal
+    /// nor opposite.
     #[inline(always)]
     pub(super) fn add_affine<M: Modulus<N>>(
         &mut self,
@@ -84,8 +91,8 @@ impl<V: Arithmetic, const N: usize> Point<V, N> {
         V::add_affine::<M, N>(self, other, negative);
     }
 
-    /// Adds this point to another of the same Z, and changes this one's Z to that of the sum. They are neither
-    /// equal nor opposite.
+    /// Adds this point to another of the same Z, and changes the Z of this point to that of the
+    /// sum. The points are neither equal nor opposite.
     #[inline(always)]
     pub(super) fn add_to_same_z<M: Modulus<N>>(&mut self, other: &mut Self) {
         V::add_with_same_z::<M, N>(self, other);
@@ -120,7 +127,7 @@ impl<V: Arithmetic, const N: usize> Point<V, N> {
 }
 
 impl<V: Arithmetic, const N: usize> Element<V, N> {
-    /// In which lanes the integer is a multiple of the modulus.
+    /// The lanes in which the integer is a multiple of the modulus.
     #[inline(always)]
     pub(super) fn is_multiple<M: Modulus<N>>(self) -> V::Mask {
         let canonical = self.canonical::<M>();
@@ -165,8 +172,8 @@ pub(super) mod formulas {
         *point = Point { x, y, z };
     }
 
-    /// `point = point + other`, or `point - other` where `negative` is set. Returns a multiple of p in the lanes where
-    /// these are equal or opposite, and so the result is void.
+    /// `point = point + other`, or `point - other` where `negative` is set. Returns a multiple of p
+    /// in the lanes where the points are equal or opposite, and where the sum is therefore wrong.
     #[inline(always)]
     pub(in crate::ec) fn add<M: Modulus<N>, V: Arithmetic, const N: usize>(
         point: &mut Point<V, N>,
@@ -242,7 +249,8 @@ pub(super) mod formulas {
         *point = Point { x, y, z };
     }
 
-    /// `other = point + other` for points of the same Z, and the same `point` with the Z of the sum.
+    /// `other = point + other` for points of the same Z, and the same `point` with the Z of the
+    /// sum.
     #[inline(always)]
     pub(in crate::ec) fn add_with_same_z<M: Modulus<N>, V: Arithmetic, const N: usize>(
         point: &mut Point<V, N>,

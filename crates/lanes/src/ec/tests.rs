@@ -1,10 +1,13 @@
-//! Arithmetic against that of `num-bigint`, at the bounds that the formulas allow, and tables against OpenSSL.
+//! Arithmetic compared with that of `num-bigint`, at the bounds that the formulas allow, and tables
+//! compared with OpenSSL.
 
 use num_bigint::{BigInt, BigUint, Sign};
-use openssl::bn::{BigNum, BigNumContext};
-use openssl::ec::{EcGroup, EcPoint};
-use openssl::nid::Nid;
-use openssl::rand::rand_bytes;
+#[cfg(feature = "system-openssl")]
+use openssl::{
+    bn::{BigNum, BigNumContext},
+    ec::{EcGroup, EcPoint},
+    nid::Nid,
+};
 
 use super::arithmetic::Arithmetic;
 use super::curve::{P256, P384, Parameters};
@@ -34,7 +37,7 @@ fn witness<V: Vector>() -> V {
     unsafe { V::splat(0) }
 }
 
-/// A modulus of N digits, to be tested in multiples of itself.
+/// A modulus of N digits, for tests with numbers up to a multiple of it.
 struct Subject<const N: usize> {
     modulus: BigUint,
     r: BigUint,
@@ -48,7 +51,8 @@ impl<const N: usize> Subject<N> {
         }
     }
 
-    /// Numbers below `bound` times the modulus, the smallest, the largest and random ones among them.
+    /// Numbers below `bound` times the modulus, including the smallest, the largest and random
+    /// ones.
     fn numbers(&self, bound: u32) -> Vec<BigUint> {
         let largest = &self.modulus * bound - 1_u32;
         let mut numbers = vec![BigUint::ZERO, BigUint::from(1_u32), largest.clone()];
@@ -56,11 +60,11 @@ impl<const N: usize> Subject<N> {
             let product = &self.modulus * multiple;
             numbers.extend([&product - 1_u32, product.clone(), product + 1_u32]);
         }
-        // All digits but the last as large as they can be.
+        // All digits but the last have their maximum.
         numbers.push((&largest >> (52 * (N - 1)) << (52 * (N - 1))) - 1_u32);
         while !numbers.len().is_multiple_of(LANES) || numbers.len() < 64 {
             let mut bytes = vec![0; 8 * N];
-            rand_bytes(&mut bytes).expect("randomness");
+            getrandom::fill(&mut bytes).expect("randomness");
             numbers.push(BigUint::from_bytes_be(&bytes) % &largest);
         }
         numbers
@@ -99,7 +103,8 @@ fn numbers<V: Vector, const N: usize>(element: Element<V, N>) -> Vec<BigUint> {
         .collect()
 }
 
-/// Checks a sum of which the lanes are `expected` / R, and which is between 0 and `bound` times the modulus.
+/// Checks that the lanes of a sum are `expected` / R modulo the modulus, and between 0 and `bound`
+/// times the modulus.
 fn check<M: Modulus<N>, V: Arithmetic, const N: usize>(
     subject: &Subject<N>,
     sum: Sum<V, N>,
@@ -145,7 +150,7 @@ fn products_are_right_and_bounded() {
     for_vectors!(products, OrderP384, 8);
 }
 
-/// The differences of products within point formulas, with factors as large as they are there.
+/// The differences of products in point formulas, with factors as large as the formulas allow.
 fn differences<V: Arithmetic, M: Modulus<N>, const N: usize>() {
     let subject = Subject::<N>::new::<M>();
     let signed = |number: &BigUint| BigInt::from(number.clone());
@@ -196,7 +201,7 @@ fn tighten<V: Arithmetic>() {
     }
     for chunk in all.as_chunks::<LANES>().0 {
         let before = element::<V, 5>(chunk);
-        // The same in columns that are far from carried, and of both signs.
+        // The same in columns of both signs that are not carried.
         let large = Element::splat(before.0[0], &[(1 << 52) - 1, 0, (1 << 52) - 1, 0, 1 << 46]);
         let shifted = Element::splat(before.0[0], &[0, (1 << 52) - 1, 0, (1 << 52) - 1, 0]);
         let sums = [
@@ -210,7 +215,7 @@ fn tighten<V: Arithmetic>() {
                 1 => value(&large) - value(&shifted) * 8,
                 _ => value(&shifted) - value(&large),
             };
-            // What a lane adds must leave the sum between 0 and 16 times the modulus.
+            // A lane counts if the sum is between 0 and 16 times the modulus.
             let lanes: Vec<BigInt> = chunk
                 .iter()
                 .map(|number| BigInt::from(number.clone()) + &added)
@@ -297,7 +302,7 @@ fn windowed_scalars<V: Vector, const L: usize>() {
             match lane {
                 0 => {}
                 1 => bytes.fill(0xff),
-                _ => rand_bytes(&mut bytes).expect("randomness"),
+                _ => getrandom::fill(&mut bytes).expect("randomness"),
             }
             bytes[8 * L - 1] |= 1;
             scalars.set(lane, &integers::from_bytes::<L>(&bytes));
@@ -325,6 +330,7 @@ fn digits_of_scalars_add_up() {
     for_vectors!(windowed_scalars, 6);
 }
 
+#[cfg(feature = "system-openssl")]
 fn base_table<V: Arithmetic, C: Parameters<L, N>, const L: usize, const N: usize>() {
     let name = if L == 4 {
         Nid::X9_62_PRIME256V1
@@ -365,6 +371,7 @@ fn base_table<V: Arithmetic, C: Parameters<L, N>, const L: usize, const N: usize
 }
 
 #[test]
+#[cfg(feature = "system-openssl")]
 fn multiples_of_the_base_point_are_those_of_openssl() {
     for_vectors!(base_table, P256, 4, 5);
     for_vectors!(base_table, P384, 6, 8);
@@ -382,7 +389,7 @@ fn single_integers<const L: usize>(modulus: integers::Modulus<L>) {
     let mut all = vec![small(0), small(1), small(u64::MAX), below(2), below(1)];
     for _ in 0..20 {
         let mut bytes = vec![0; 8 * L];
-        rand_bytes(&mut bytes).expect("randomness");
+        getrandom::fill(&mut bytes).expect("randomness");
         all.push(modulus.reduce(&integers::from_bytes(&bytes)));
     }
     for a in &all {

@@ -1,24 +1,25 @@
 //! Eight private-key operations at once, from bytes to bytes.
 //!
-//! c^d mod n by the Chinese remainder theorem with Garner's recombination (RFC 8017, section 5.1.2):
-//! m1 = c^dP mod p, m2 = c^dQ mod q, h = (m1 - m2) qInv mod p, m = m2 + q h; then m^e = c mod n is checked.
-//! Exponentiation uses fixed windows of four bits, the table being read completely each time. Of up to four operations both
-//! exponentiations are computed at once, in half the time.
+//! c^d mod n by the Chinese remainder theorem with Garner's recombination (RFC 8017, section
+//! 5.1.2): m1 = c^dP mod p, m2 = c^dQ mod q, h = (m1 - m2) qInv mod p, m = m2 + q h; then m^e = c
+//! mod n is checked. Exponentiation uses fixed windows of four bits and reads the whole table for
+//! each window. If there are up to four operations, both exponentiations of each are computed at
+//! once, in half the time.
 
-use super::key::{Modular, Prime, PrivateKey};
-use super::{Operation, OperationError, Size, Workspace};
+use super::key::{Modular, PreparedKey, Prime};
+use super::{PrivateOperation, Size, Workspace};
 use crate::arithmetic::{Arithmetic, Modulus, PRODUCT_LENGTH, PortableArithmetic};
 use crate::digits;
 use crate::vector::Vector;
-use crate::{Backend, LANES};
+use crate::{Backend, LANES, OperationError};
 
-/// So many operations have room for both their primes side by side.
+/// The most operations whose two primes fit into the lanes side by side.
 const HALF: usize = LANES / 2;
 
 /// 64-bit words of the longest prime, and so of a CRT exponent.
 const MAXIMUM_WORDS: usize = 2048 / 64;
 
-/// What a batch computes with: primes of N digits, public moduli of P.
+/// The numbers that a batch computes with. Primes have N digits, public moduli P.
 #[repr(C)]
 pub(super) struct Memory<V, const N: usize, const P: usize> {
     table: [[V; N]; 16],
@@ -46,7 +47,7 @@ pub(super) struct Memory<V, const N: usize, const P: usize> {
     public_spare: [V; P],
 }
 
-/// Eight moduli with what brings numbers into Montgomery form.
+/// Eight moduli, each with the factor that brings numbers into Montgomery form.
 #[repr(C)]
 struct Residue<V, const N: usize> {
     modulus: Modulus<V, N>,
@@ -54,11 +55,14 @@ struct Residue<V, const N: usize> {
     r_squared: [V; N],
 }
 
-/// Runs the operations whose outcome is `Ok` so far. At least one is; all have the same size and backend.
+/// Runs the operations whose outcome is `Ok` so far. There is at least one, and all keys have this
+/// size and backend.
 pub(super) fn run(
+    backend: Backend,
     workspace: &mut Workspace,
-    operations: &mut [Operation<'_>],
-    outcomes: &mut [Result<(), OperationError>; LANES],
+    size: Size,
+    operations: &mut [PrivateOperation<'_>],
+    outcomes: &mut [Result<(), OperationError>],
 ) {
     let first = operations
         .iter()
@@ -77,16 +81,17 @@ pub(super) fn run(
         operations,
         outcomes,
     };
-    match (first.backend(), first.size()) {
+    match backend {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a key for a backend exists only where the CPU has its instructions.
-        (Backend::Ifma, size) => unsafe { x86_64::run_ifma(workspace, batch, size) },
+        // SAFETY: the keys are for this backend, and a key for a backend exists only if the CPU has
+        // the instructions.
+        Backend::Ifma => unsafe { x86_64::run_ifma(workspace, batch, size) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
-        (Backend::Avx512, size) => unsafe { x86_64::run_avx512(workspace, batch, size) },
+        Backend::Avx512 => unsafe { x86_64::run_avx512(workspace, batch, size) },
         #[cfg(not(target_arch = "x86_64"))]
-        (Backend::Ifma | Backend::Avx512, _) => unreachable!("no key for a backend not available"),
-        (Backend::Portable, size) => run_portable(workspace, batch, size),
+        Backend::Ifma | Backend::Avx512 => unreachable!("no key for a backend not available"),
+        Backend::Portable => run_portable(workspace, batch, size),
     }
 }
 
@@ -101,8 +106,8 @@ fn run_portable(workspace: &mut Workspace, batch: Batch<'_, '_>, size: Size) {
     }
 }
 
-/// The functions that turn the generic code into AVX-512 code: everything is inlined into them, except for the
-/// multiplications, which have target features of their own.
+/// The functions that turn the generic code into AVX-512 code. Everything is inlined into them,
+/// except for the multiplications, which have target features of their own.
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
     use super::{Batch, Size, Workspace};
@@ -147,9 +152,9 @@ mod x86_64 {
 
 /// The operations of a call, and a key for every lane.
 struct Batch<'a, 'b> {
-    keys: [&'a PrivateKey; LANES],
-    operations: &'a mut [Operation<'b>],
-    outcomes: &'a mut [Result<(), OperationError>; LANES],
+    keys: [&'a PreparedKey; LANES],
+    operations: &'a mut [PrivateOperation<'b>],
+    outcomes: &'a mut [Result<(), OperationError>],
 }
 
 impl Batch<'_, '_> {
@@ -158,7 +163,7 @@ impl Batch<'_, '_> {
     #[inline(always)]
     unsafe fn run<A: Arithmetic, const N: usize, const P: usize>(self, workspace: &mut Workspace) {
         // SAFETY: the CPU has the instructions, by the contract of this function.
-        let mut memory = unsafe { workspace.lend::<A::Vector, N, P>() };
+        let mut memory = unsafe { workspace.memory::<A::Vector, N, P>() };
         let memory = &mut *memory;
         for (lane, operation) in self.live() {
             digits::load_bytes(&mut memory.input, lane, operation.input, A::DIGIT_BITS);
@@ -173,14 +178,15 @@ impl Batch<'_, '_> {
         self.release::<A, N, P>(memory, faults);
     }
 
-    /// The operations to be run, and their lanes.
-    fn live(&self) -> impl Iterator<Item = (usize, &Operation<'_>)> {
+    /// The operations to run, and their lanes.
+    fn live(&self) -> impl Iterator<Item = (usize, &PrivateOperation<'_>)> {
         self.operations
             .iter()
             .enumerate()
             .filter(|(lane, _)| self.outcomes[*lane].is_ok())
     }
 
+    /// Stores the results that passed the check with the public exponent.
     #[inline(always)]
     fn release<A: Arithmetic, const N: usize, const P: usize>(
         self,
@@ -204,7 +210,7 @@ impl Batch<'_, '_> {
 impl<V: Vector, const N: usize, const P: usize> Memory<V, N, P> {
     /// The two exponentiations: m1 R mod p and m2 mod q. Leaves the first prime loaded.
     #[inline(always)]
-    fn raise<A: Arithmetic<Vector = V>>(&mut self, keys: &[&PrivateKey; LANES]) {
+    fn raise<A: Arithmetic<Vector = V>>(&mut self, keys: &[&PreparedKey; LANES]) {
         let words = keys[0].prime1.exponent.len();
         self.load_prime(keys.map(|key| &key.prime2));
         self.reduce_input::<A>();
@@ -218,10 +224,11 @@ impl<V: Vector, const N: usize, const P: usize> Memory<V, N, P> {
         self.remainder1 = self.power;
     }
 
-    /// As [`raise`](Self::raise) for operations in the first four lanes, in the time of one exponentiation: the second primes
-    /// are in those lanes, the first primes in the other four.
+    /// Does what [`raise`](Self::raise) does for operations in the first four lanes, in the time of
+    /// one exponentiation: the second primes are in those lanes, the first primes in the other
+    /// four.
     #[inline(always)]
-    fn raise_side_by_side<A: Arithmetic<Vector = V>>(&mut self, keys: &[&PrivateKey; LANES]) {
+    fn raise_side_by_side<A: Arithmetic<Vector = V>>(&mut self, keys: &[&PreparedKey; LANES]) {
         let words = keys[0].prime1.exponent.len();
         let primes: [&Prime; LANES] = core::array::from_fn(|lane| match lane.checked_sub(HALF) {
             None => &keys[lane].prime2,
@@ -247,7 +254,8 @@ impl<V: Vector, const N: usize, const P: usize> Memory<V, N, P> {
         }
     }
 
-    /// `chosen` = input R modulo the prime: with input = c0 + c1 R it is c0 R^2 / R + c1 R^3 / R. Below 4 primes.
+    /// `chosen` = input R modulo the prime. With input = c0 + c1 R this is c0 R^2 / R + c1 R^3 / R.
+    /// The result is less than four times the prime.
     #[inline(always)]
     fn reduce_input<A: Arithmetic<Vector = V>>(&mut self) {
         let (low, high) = self.input.split_at(N);
@@ -274,7 +282,8 @@ impl<V: Vector, const N: usize, const P: usize> Memory<V, N, P> {
         digits::add(&mut self.chosen, &self.power, A::DIGIT_BITS);
     }
 
-    /// `power` = `chosen` ^ `exponent`, both in Montgomery form; the exponent has `words` 64-bit words.
+    /// `power` = `chosen` ^ `exponent`, both in Montgomery form; the exponent has `words` 64-bit
+    /// words.
     #[inline(always)]
     fn exponentiate<A: Arithmetic<Vector = V>>(&mut self, words: usize) {
         let Memory {
@@ -320,7 +329,7 @@ impl<V: Vector, const N: usize, const P: usize> Memory<V, N, P> {
             A::multiply(spare, power, chosen, modulus, product);
             core::mem::swap(&mut power, &mut spare);
         }
-        // They changed places an odd number of times.
+        // They were swapped an odd number of times.
         *spare = *power;
     }
 
@@ -347,7 +356,7 @@ impl<V: Vector, const N: usize, const P: usize> Memory<V, N, P> {
 
     /// `result` = m2 + q ((m1 - m2) qInv mod p), canonical.
     #[inline(always)]
-    fn recombine<A: Arithmetic<Vector = V>>(&mut self, keys: &[&PrivateKey; LANES]) {
+    fn recombine<A: Arithmetic<Vector = V>>(&mut self, keys: &[&PreparedKey; LANES]) {
         self.modulus.load(keys.map(|key| &key.residue));
         for (lane, key) in keys.iter().enumerate() {
             digits::load_lane(&mut self.coefficient, lane, &key.coefficient);
@@ -399,7 +408,7 @@ impl<V: Vector, const N: usize, const P: usize> Memory<V, N, P> {
 
     /// Zero in the lanes where `result` is less than the modulus and its public power is the input.
     #[inline(always)]
-    fn check<A: Arithmetic<Vector = V>>(&mut self, keys: &[&PrivateKey; LANES]) -> [u64; LANES] {
+    fn check<A: Arithmetic<Vector = V>>(&mut self, keys: &[&PreparedKey; LANES]) -> [u64; LANES] {
         let Memory {
             product,
             input,
@@ -425,8 +434,8 @@ impl<V: Vector, const N: usize, const P: usize> Memory<V, N, P> {
                 replace_where_bit_is_set(power, spare, exponents, bit);
             }
         }
-        // The last bit is set, exponents being odd. The result itself, which is not in Montgomery form,
-        // takes the power out of it.
+        // The last bit is set, since exponents are odd. The result is not in Montgomery form, so
+        // the product with it is not either.
         A::square(spare, power, modulus, product);
         A::multiply(power, spare, result, modulus, product);
         digits::normalise(power, A::DIGIT_BITS);
@@ -497,9 +506,9 @@ fn set_to_one<V: Vector>(number: &mut [V]) {
     number[0] = one;
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "system-openssl"))]
 impl<V: Vector, const N: usize, const P: usize> Memory<V, N, P> {
-    /// Leaves something everywhere at either end.
+    /// Writes something near either end.
     pub(super) fn dirty(&mut self) {
         digits::load_lane(&mut self.table[0], 3, &[1, 2, 3]);
         digits::load_lane(&mut self.public_spare, 7, &[4; P]);

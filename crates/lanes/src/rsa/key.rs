@@ -1,102 +1,34 @@
-//! Private keys: checked, and precomputed for a backend.
+//! RSA private keys in the form that a backend computes with.
 
 use core::fmt;
 use core::slice;
 
+use slipstream_keys::integer::Integer;
+use slipstream_keys::rsa::{PrivateKey, Size};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::Size;
-use super::integer::Integer;
 use crate::Backend;
 
-/// The numbers of a private key with two primes, as in RFC 8017, section 3.2: big-endian, leading zeros allowed.
-#[derive(Clone, Copy)]
-pub struct Components<'a> {
-    /// n = p q.
-    pub modulus: &'a [u8],
-    /// e, odd, 3 to 2^64 - 1.
-    pub public_exponent: &'a [u8],
-    /// p.
-    pub prime1: &'a [u8],
-    /// q.
-    pub prime2: &'a [u8],
-    /// dP, the inverse of e modulo p - 1.
-    pub exponent1: &'a [u8],
-    /// dQ, the inverse of e modulo q - 1.
-    pub exponent2: &'a [u8],
-    /// qInv, the inverse of q modulo p.
-    pub coefficient: &'a [u8],
-}
-
-impl fmt::Debug for Components<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Components").finish_non_exhaustive()
-    }
-}
-
-/// The numbers of a private key, owned; secrets are wiped when it is dropped.
-pub struct OwnedComponents {
-    modulus: Box<[u8]>,
-    public_exponent: [u8; 8],
-    prime1: Zeroizing<Vec<u8>>,
-    prime2: Zeroizing<Vec<u8>>,
-    exponent1: Zeroizing<Vec<u8>>,
-    exponent2: Zeroizing<Vec<u8>>,
-    coefficient: Zeroizing<Vec<u8>>,
-}
-
-impl OwnedComponents {
-    /// The numbers, to be read.
-    pub fn borrow(&self) -> Components<'_> {
-        Components {
-            modulus: &self.modulus,
-            public_exponent: &self.public_exponent,
-            prime1: &self.prime1,
-            prime2: &self.prime2,
-            exponent1: &self.exponent1,
-            exponent2: &self.exponent2,
-            coefficient: &self.coefficient,
-        }
-    }
-}
-
-/// Why a key cannot be used in lanes.
+/// Error returned if the CPU lacks the instructions of the backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[non_exhaustive]
-pub enum KeyError {
-    /// The CPU cannot run the backend.
-    BackendUnavailable,
-    /// The modulus has none of the supported sizes.
-    UnsupportedModulus,
-    /// The public exponent is even, less than 3, or 2^64 or more.
-    UnsupportedPublicExponent,
-    /// A prime is not exactly half as long as the modulus.
-    UnbalancedPrimes,
-    /// The numbers do not belong together: n = p q, e dP = 1 mod p - 1, e dQ = 1 mod q - 1, q qInv = 1 mod p.
-    Inconsistent,
-}
+pub struct UnavailableBackend(pub Backend);
 
-impl fmt::Display for KeyError {
+impl fmt::Display for UnavailableBackend {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            KeyError::BackendUnavailable => "this CPU lacks the instructions of the backend",
-            KeyError::UnsupportedModulus => "the RSA modulus has not 2048, 3072 or 4096 bits",
-            KeyError::UnsupportedPublicExponent => {
-                "the RSA public exponent is not odd and from 3 to 2^64 - 1"
-            }
-            KeyError::UnbalancedPrimes => "an RSA prime is not half as long as the modulus",
-            KeyError::Inconsistent => "the numbers of the RSA private key contradict each other",
-        })
+        let missing: Vec<&str> = self.0.missing().collect();
+        let (name, missing) = (self.0.name(), missing.join(" and "));
+        write!(formatter, "{name} lanes need a CPU with {missing}")
     }
 }
 
-impl std::error::Error for KeyError {}
+impl std::error::Error for UnavailableBackend {}
 
 /// A number in the digits of the key's backend, wiped when dropped.
 pub(super) type Digits = Zeroizing<Vec<u64>>;
 
-/// A private key, ready for one backend. Its secrets are wiped when it is dropped.
-pub struct PrivateKey {
+/// A private key in the form that one backend computes with. Its secrets are wiped when it is
+/// dropped.
+pub struct PreparedKey {
     size: Size,
     backend: Backend,
     modulus_bytes: Box<[u8]>,
@@ -109,7 +41,7 @@ pub struct PrivateKey {
     pub(super) prime2_montgomery: Digits,
 }
 
-/// A modulus with what Montgomery arithmetic needs; R = 2^(digits * bits per digit).
+/// A modulus with the constants of Montgomery arithmetic; R = 2^(digits * bits per digit).
 pub(super) struct Modular {
     pub(super) modulus: Digits,
     /// -1 / modulus modulo 2^(bits per digit).
@@ -119,7 +51,7 @@ pub(super) struct Modular {
 
 impl Drop for Modular {
     fn drop(&mut self) {
-        // Of a prime it gives away the low digit.
+        // That of a prime reveals its low digit.
         self.negated_inverse.zeroize();
     }
 }
@@ -128,59 +60,39 @@ impl Drop for Modular {
 pub(super) struct Prime {
     pub(super) residue: Modular,
     pub(super) r_cubed: Digits,
-    /// In 64-bit words, as many as the prime has.
+    /// Has as many 64-bit words as the prime.
     pub(super) exponent: Digits,
 }
 
-impl PrivateKey {
-    /// Checks and precomputes a key.
-    ///
-    /// That the primes are prime is not checked; were they not, operations would fail with
-    /// [`Fault`](super::OperationError::Fault). Takes as long as a few private-key operations, and a time that
-    /// depends on the key: for setting up, not for every handshake.
+impl PreparedKey {
+    /// Prepares a key. It takes about as long as a private-key operation, and the time depends on
+    /// the key, so prepare keys at startup, not in handshakes.
     ///
     /// # Errors
-    /// See [`KeyError`]. Keys with other sizes, shapes or more primes are for another implementation.
-    pub fn new(backend: Backend, components: &Components<'_>) -> Result<PrivateKey, KeyError> {
+    /// If the CPU does not run the backend.
+    pub fn new(backend: Backend, key: &PrivateKey) -> Result<Self, UnavailableBackend> {
         if !backend.is_available() {
-            return Err(KeyError::BackendUnavailable);
+            return Err(UnavailableBackend(backend));
         }
-        let modulus = Integer::from_big_endian(components.modulus);
-        let size = Size::from_bits(modulus.bits()).ok_or(KeyError::UnsupportedModulus)?;
-        let public_exponent = Integer::from_big_endian(components.public_exponent);
-        let public_exponent_word = public_exponent
-            .to_u64()
-            .filter(|e| *e >= 3 && *e & 1 == 1)
-            .ok_or(KeyError::UnsupportedPublicExponent)?;
-        let [p, q] = [components.prime1, components.prime2].map(Integer::from_big_endian);
-        if p.bits() != size.bits() / 2 || q.bits() != size.bits() / 2 {
-            return Err(KeyError::UnbalancedPrimes);
-        }
-        let [d_p, d_q, q_inverse] = [
+        let (size, components) = (key.size(), key.components());
+        let [modulus, p, q, d_p, d_q, q_inverse] = [
+            components.modulus,
+            components.prime1,
+            components.prime2,
             components.exponent1,
             components.exponent2,
             components.coefficient,
         ]
         .map(Integer::from_big_endian);
-        let are_inverse = |a: &Integer, b: &Integer, modulus: &Integer| {
-            a < modulus && a.multiply(b).remainder(modulus).to_u64() == Some(1)
-        };
-        let is_consistent = p.is_odd()
-            && q.is_odd()
-            && p.multiply(&q) == modulus
-            && are_inverse(&d_p, &public_exponent, &p.odd_minus_one())
-            && are_inverse(&d_q, &public_exponent, &q.odd_minus_one())
-            && are_inverse(&q_inverse, &q, &p);
-        if !is_consistent {
-            return Err(KeyError::Inconsistent);
-        }
-
+        let public_exponent = Integer::from_big_endian(components.public_exponent)
+            .to_u64()
+            .expect("checked when the key was made");
         let radix = Radix::new(backend, size);
-        Ok(PrivateKey {
+        Ok(Self {
             size,
             backend,
-            modulus_bytes: modulus.to_big_endian(size.bytes()).into_boxed_slice(),
-            public_exponent: public_exponent_word,
+            modulus_bytes: components.modulus.into(),
+            public_exponent,
             prime2_montgomery: q
                 .shift_left_modulo(radix.bits_of(radix.modulus_digits), &modulus)
                 .digits(radix.modulus_digits, radix.digit_bits),
@@ -192,36 +104,24 @@ impl PrivateKey {
     }
 
     /// The size of the modulus.
+    #[must_use]
     pub fn size(&self) -> Size {
         self.size
     }
 
-    /// The backend that the key is for.
+    /// The backend that the key was prepared for.
+    #[must_use]
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
     /// The modulus, big-endian, [`Size::bytes`] long.
+    #[must_use]
     pub fn modulus_bytes(&self) -> &[u8] {
         &self.modulus_bytes
     }
 
-    /// The numbers of which the key was made: for somebody who computes with it elsewhere.
-    pub fn components(&self) -> OwnedComponents {
-        let length = self.size.bytes() / 2;
-        let bits = Radix::new(self.backend, self.size).digit_bits;
-        OwnedComponents {
-            modulus: self.modulus_bytes.clone(),
-            public_exponent: self.public_exponent.to_be_bytes(),
-            prime1: big_endian(&self.prime1.residue.modulus, bits, length),
-            prime2: big_endian(&self.prime2.residue.modulus, bits, length),
-            exponent1: big_endian(&self.prime1.exponent, 64, length),
-            exponent2: big_endian(&self.prime2.exponent, 64, length),
-            coefficient: big_endian(&self.coefficient, bits, length),
-        }
-    }
-
-    /// The memory that holds secrets, for tests of constant time.
+    /// The memory that holds secrets. For tests of constant time.
     #[doc(hidden)]
     pub fn secrets(&mut self) -> impl Iterator<Item = &mut [u64]> {
         [&mut self.prime1, &mut self.prime2]
@@ -239,17 +139,17 @@ impl PrivateKey {
     }
 }
 
-impl fmt::Debug for PrivateKey {
+impl fmt::Debug for PreparedKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("PrivateKey")
+            .debug_struct("PreparedKey")
             .field("size", &self.size)
             .field("backend", &self.backend)
             .finish_non_exhaustive()
     }
 }
 
-/// How numbers of one size are cut into digits for a backend.
+/// The digits of numbers of one size for a backend.
 struct Radix {
     digit_bits: u32,
     prime_digits: usize,
@@ -293,18 +193,8 @@ impl Radix {
     }
 }
 
-/// The `length` bytes of a number in digits of `bits` bits, the least significant first.
-fn big_endian(digits: &[u64], bits: u32, length: usize) -> Zeroizing<Vec<u8>> {
-    let bits = bits as usize;
-    let bit = |place: usize| {
-        let digit = digits.get(place / bits).copied().unwrap_or(0);
-        (digit >> (place % bits)) as u8 & 1
-    };
-    let byte = |index: usize| (0..8).fold(0, |byte, place| byte | bit(8 * index + place) << place);
-    Zeroizing::new((0..length).rev().map(byte).collect())
-}
-
-/// 2^`exponent` modulo `modulus`, which is not a power of two; `exponent` is at least its length in bits.
+/// 2^`exponent` modulo `modulus`, which is not a power of two; `exponent` is at least its length in
+/// bits.
 fn power_of_two_modulo(exponent: usize, modulus: &Integer) -> Integer {
     let highest = modulus.bits() - 1;
     Integer::power_of_two(highest).shift_left_modulo(exponent - highest, modulus)

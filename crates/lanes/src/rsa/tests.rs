@@ -1,9 +1,11 @@
-//! What only the inside shows: damaged keys, wiped memory.
+//! Tests that need the inside of the module: damaged keys and wiped memory.
 
 use openssl::rsa::{Padding, Rsa};
+use slipstream_keys::example::example_key;
+use slipstream_keys::rsa::{Components, KeyError, PrivateKey};
 
 use super::*;
-use crate::Backend;
+use crate::LANES;
 
 struct TestKey {
     openssl: Rsa<openssl::pkey::Private>,
@@ -31,7 +33,7 @@ impl TestKey {
         }
     }
 
-    fn private_key(&self, backend: Backend) -> Result<PrivateKey, KeyError> {
+    fn prepare(&self, backend: Backend) -> Result<PreparedKey, KeyError> {
         let [
             modulus,
             public_exponent,
@@ -50,7 +52,8 @@ impl TestKey {
             exponent2,
             coefficient,
         };
-        PrivateKey::new(backend, &components)
+        let key = PrivateKey::new(&components)?;
+        Ok(PreparedKey::new(backend, &key).expect("an available backend"))
     }
 
     fn expected(&self, input: &[u8]) -> Vec<u8> {
@@ -66,7 +69,7 @@ fn input() -> Vec<u8> {
     (0..256_u32).map(|index| (index * 89 % 127) as u8).collect()
 }
 
-type Damage = (&'static str, fn(&mut PrivateKey));
+type Damage = (&'static str, fn(&mut PreparedKey));
 
 /// A flipped bit in each number of a key, low and high.
 const DAMAGES: [Damage; 20] = [
@@ -109,28 +112,29 @@ fn a_damaged_key_yields_a_fault_and_zeros_and_harms_no_other_lane() {
     let expected = test_key.expected(&input);
     let mut workspace = Workspace::new();
     for backend in Backend::available() {
-        let sound = test_key.private_key(backend).expect("a sound key");
+        let sound = test_key.prepare(backend).expect("a sound key");
         for damages in DAMAGES.chunks(LANES - 1) {
-            let damaged: Vec<PrivateKey> = damages
+            let damaged: Vec<PreparedKey> = damages
                 .iter()
                 .map(|(_, damage)| {
-                    let mut key = test_key.private_key(backend).expect("a sound key");
+                    let mut key = test_key.prepare(backend).expect("a sound key");
                     damage(&mut key);
                     key
                 })
                 .collect();
             let mut outputs = [[0xa5; 256]; LANES];
-            let mut operations: Vec<Operation<'_>> = damaged
+            let mut operations: Vec<PrivateOperation<'_>> = damaged
                 .iter()
                 .chain([&sound])
                 .zip(&mut outputs)
-                .map(|(key, output)| Operation {
+                .map(|(key, output)| PrivateOperation {
                     key,
                     input: &input,
                     output,
                 })
                 .collect();
-            let outcomes = private_operation(&mut workspace, &mut operations);
+            let outcomes =
+                private_operations(backend, &mut workspace, Size::Rsa2048, &mut operations);
             for (lane, (name, _)) in damages.iter().enumerate() {
                 assert_eq!(
                     outcomes[lane],
@@ -150,16 +154,17 @@ fn the_workspace_is_zero_after_a_batch_whatever_the_outcome() {
     let test_key = TestKey::generate(2048);
     let input = input();
     for backend in Backend::available() {
-        let mut key = test_key.private_key(backend).expect("a sound key");
+        let mut key = test_key.prepare(backend).expect("a sound key");
         let mut workspace = Workspace::new();
         for expected in [Ok(()), Err(OperationError::Fault)] {
             let mut output = [0; 256];
-            let mut operations = [Operation {
+            let mut operations = [PrivateOperation {
                 key: &key,
                 input: &input,
                 output: &mut output,
             }];
-            let outcomes = private_operation(&mut workspace, &mut operations);
+            let outcomes =
+                private_operations(backend, &mut workspace, Size::Rsa2048, &mut operations);
             assert_eq!(outcomes[..], [expected]);
             assert!(workspace.is_zero(), "{backend:?} {expected:?}");
             key.prime1.exponent[0] ^= 1;
@@ -168,12 +173,12 @@ fn the_workspace_is_zero_after_a_batch_whatever_the_outcome() {
 }
 
 #[test]
-fn an_abandoned_loan_is_wiped() {
+fn a_dropped_guard_wipes_the_memory() {
     let mut workspace = Workspace::new();
     // SAFETY: the portable vector needs no particular CPU.
-    let mut loan = unsafe { workspace.lend::<crate::vector::Portable, 20, 40>() };
-    loan.dirty();
-    drop(loan);
+    let mut guard = unsafe { workspace.memory::<crate::vector::Portable, 20, 40>() };
+    guard.dirty();
+    drop(guard);
     assert!(workspace.is_zero());
 }
 
@@ -183,9 +188,7 @@ fn leading_zeros_are_allowed() {
     for component in &mut test_key.components {
         component.splice(0..0, [0, 0, 0]);
     }
-    let key = test_key
-        .private_key(Backend::Portable)
-        .expect("a sound key");
+    let key = test_key.prepare(Backend::Portable).expect("a sound key");
     assert_eq!(key.size(), Size::Rsa2048);
     assert_eq!(key.modulus_bytes().len(), 256);
 }
@@ -208,14 +211,19 @@ fn exchanged_primes_are_a_key_too() {
     exchanged.components[6] = inverse.to_vec();
     let input = input();
     for backend in Backend::available() {
-        let key = exchanged.private_key(backend).expect("a sound key");
+        let key = exchanged.prepare(backend).expect("a sound key");
         let mut output = [0; 256];
-        let mut operations = [Operation {
+        let mut operations = [PrivateOperation {
             key: &key,
             input: &input,
             output: &mut output,
         }];
-        let outcomes = private_operation(&mut Workspace::new(), &mut operations);
+        let outcomes = private_operations(
+            backend,
+            &mut Workspace::new(),
+            Size::Rsa2048,
+            &mut operations,
+        );
         assert_eq!(outcomes[..], [Ok(())]);
         assert!(output[..] == test_key.expected(&input));
     }
@@ -228,24 +236,19 @@ fn a_flipped_bit_in_any_component_is_refused() {
         let last = test_key.components[component].len() - 1;
         for (byte, bit) in [(last, 1), (last, 2), (last / 2, 0x10), (0, 1)] {
             test_key.components[component][byte] ^= bit;
-            let refused = test_key.private_key(Backend::Portable).is_err();
+            let refused = test_key.prepare(Backend::Portable).is_err();
             assert!(refused, "component {component}, byte {byte}, bit {bit}");
             test_key.components[component][byte] ^= bit;
         }
     }
     test_key
-        .private_key(Backend::Portable)
+        .prepare(Backend::Portable)
         .expect("a sound key again");
 }
 
 #[test]
 fn unsupported_keys_are_refused_with_the_reason() {
-    let error = |test_key: &TestKey| {
-        test_key
-            .private_key(Backend::Portable)
-            .map(drop)
-            .unwrap_err()
-    };
+    let error = |test_key: &TestKey| test_key.prepare(Backend::Portable).map(drop).unwrap_err();
     for bits in [1024, 2056, 2560] {
         assert_eq!(
             error(&TestKey::generate(bits)),
@@ -299,19 +302,48 @@ fn unsupported_keys_are_refused_with_the_reason() {
     assert_eq!(error(&test_key), KeyError::Inconsistent);
 
     if !Backend::Ifma.is_available() {
-        let unavailable = TestKey::generate(2048).private_key(Backend::Ifma).map(drop);
-        assert_eq!(unavailable, Err(KeyError::BackendUnavailable));
+        let components = example_key(Size::Rsa2048).components;
+        let key = PrivateKey::new(&components).expect("a good key");
+        let unavailable = PreparedKey::new(Backend::Ifma, &key).map(drop);
+        assert_eq!(unavailable, Err(UnavailableBackend(Backend::Ifma)));
     }
+}
+
+#[test]
+#[should_panic(expected = "one to eight operations")]
+fn no_operation_is_too_few() {
+    let workspace = &mut Workspace::new();
+    let _ = private_operations(Backend::Portable, workspace, Size::Rsa2048, &mut []);
+}
+
+#[test]
+#[should_panic(expected = "a key of another size or backend")]
+fn a_key_of_another_size() {
+    let key = TestKey::generate(2048)
+        .prepare(Backend::Portable)
+        .expect("a sound key");
+    let mut operation = [PrivateOperation {
+        key: &key,
+        input: &input(),
+        output: &mut [0; 256],
+    }];
+    let workspace = &mut Workspace::new();
+    let _ = private_operations(Backend::Portable, workspace, Size::Rsa3072, &mut operation);
+}
+
+#[test]
+fn every_backend_is_offered() {
+    assert!(Backend::ALL.into_iter().all(offered));
 }
 
 #[test]
 fn nothing_secret_is_printed() {
     let key = TestKey::generate(2048)
-        .private_key(Backend::Portable)
+        .prepare(Backend::Portable)
         .expect("a sound key");
     assert_eq!(
         format!("{key:?}"),
-        "PrivateKey { size: Rsa2048, backend: Portable, .. }"
+        "PreparedKey { size: Rsa2048, backend: Portable, .. }"
     );
 }
 
@@ -320,7 +352,7 @@ fn a_small_stack_is_enough() {
     use std::thread;
     let test_key = TestKey::generate(2048);
     for backend in Backend::available() {
-        let key = test_key.private_key(backend).expect("a sound key");
+        let key = test_key.prepare(backend).expect("a sound key");
         let mut workspace = Workspace::new();
         let used = thread::scope(|scope| {
             let (key, workspace) = (&key, &mut workspace);
@@ -329,12 +361,14 @@ fn a_small_stack_is_enough() {
                     let mut output = [0; 256];
                     let input = input();
                     stack_use(|| {
-                        let mut operations = [Operation {
+                        let mut operations = [PrivateOperation {
                             key,
                             input: &input,
                             output: &mut output,
                         }];
-                        assert!(private_operation(workspace, &mut operations)[0].is_ok());
+                        let outcomes =
+                            private_operations(backend, workspace, Size::Rsa2048, &mut operations);
+                        assert!(outcomes[0].is_ok());
                     })
                 })
                 .join()

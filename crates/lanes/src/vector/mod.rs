@@ -1,6 +1,6 @@
 //! Eight 64-bit lanes: the operations that the kernels are written in.
 //!
-//! The kernels are generic over [`Vector`], so that the portable type runs precisely the code which
+//! The kernels are generic over [`Vector`], so that the portable type runs exactly the code that
 //! the AVX-512 types run.
 
 #[cfg(target_arch = "x86_64")]
@@ -13,12 +13,12 @@ use crate::LANES;
 
 /// Eight unsigned 64-bit integers, one per lane; arithmetic wraps.
 ///
-/// A value of an implementing type is a proof that this CPU runs the type's instructions: it comes from
-/// [`Vector::splat`] or from memory that an `unsafe` function declared to hold such values.
+/// A value of an implementing type is a proof that this CPU runs the type's instructions: it comes
+/// from [`Vector::splat`] or from memory that an `unsafe` function declared to hold such values.
 ///
 /// # Safety
-/// An implementing type is laid out like `[u64; 8]`, lane 0 first, aligned to 8 bytes at least and 64 at most, and
-/// every bit pattern is a value of it.
+/// An implementing type is laid out like `[u64; 8]`, lane 0 first, aligned to 8 bytes at least and
+/// 64 at most, and every bit pattern is a value of it.
 pub(crate) unsafe trait Vector: Copy + 'static {
     /// One truth value per lane.
     type Mask: Copy;
@@ -26,7 +26,8 @@ pub(crate) unsafe trait Vector: Copy + 'static {
     /// `value` in every lane.
     ///
     /// # Safety
-    /// The CPU has the instructions of this type. Any value of the type at hand is proof enough.
+    /// The CPU has the instructions of this type. The existence of another value of the type proves
+    /// that.
     unsafe fn splat(value: u64) -> Self;
 
     /// `self + other`.
@@ -53,14 +54,14 @@ pub(crate) unsafe trait Vector: Copy + 'static {
     /// Arithmetic (sign-copying) shift by a public `count` of 0 to 63 bits, the same in every lane.
     fn shift_right_signed(self, count: u32) -> Self;
 
-    /// Which lanes of `self` and `other` are equal.
+    /// The lanes in which `self` and `other` are equal.
     fn equal(self, other: Self) -> Self::Mask;
 
     /// `self` where `mask` is set, else `other`.
     fn select(self, other: Self, mask: Self::Mask) -> Self;
 
-    /// In each lane the one of the sixteen integers of `table` whose index the low four bits of `self` are: all lanes
-    /// look up in the same table, and no address depends on the index.
+    /// In each lane, one of the sixteen integers of `table`: the one at the index in the low four
+    /// bits of `self`. All lanes look up in the same table, and no address depends on the index.
     fn look_up(self, table: &[Self; 2]) -> Self;
 }
 
@@ -90,8 +91,9 @@ impl<const N: usize> Lanes<N> {
     /// The CPU has the instructions of `V`.
     #[inline(always)]
     pub(crate) unsafe fn as_vectors<V: Vector>(&self) -> &[V; N] {
-        // SAFETY: a `Vector` has the layout of `[u64; 8]`, at most the alignment of `Lanes`, and any bit
-        // pattern is a value of it; that the CPU has its instructions is the contract of this function.
+        // SAFETY: a `Vector` has the layout of `[u64; 8]`, at most the alignment of `Lanes`, and
+        // any bit pattern is a value of it; that the CPU has its instructions is the contract of
+        // this function.
         unsafe { &*(&raw const self.0).cast() }
     }
 
@@ -113,8 +115,9 @@ pub(crate) struct Portable([u64; LANES]);
 
 const DIGIT52: u64 = (1 << 52) - 1;
 
-// The operations are calls, not inlined: the kernels' straight-line code would become a million instructions, and the
-// optimizer would take minutes.
+// The operations are not inlined: the kernels' straight-line code would become a million
+// instructions, and the optimizer would take minutes.
+//
 // SAFETY: `repr(C)` around `[u64; 8]`, aligned to 64 bytes.
 unsafe impl Vector for Portable {
     /// All ones in a lane that is set, else zero.
@@ -170,8 +173,9 @@ unsafe impl Vector for Portable {
 
     #[inline(never)]
     fn equal(self, other: Self) -> Self::Mask {
-        // The sign of `d | -d` tells whether d is non-zero, without a comparison that a compiler could turn
-        // into a branch. It would also turn a selection into one of addresses if it knew what a mask may be.
+        // The sign of `d | -d` is set if d is not zero. A comparison could be compiled to a branch.
+        // If the compiler knew that a mask is all ones or zero, it could also turn a selection of
+        // values into one of addresses.
         core::hint::black_box(
             self.zip(other, |a, b| {
                 let difference = a ^ b;

@@ -16,8 +16,9 @@ pub(crate) struct IfmaVector(__m512i);
 
 macro_rules! avx512_vector {
     ($name:ident) => {
-        // SAFETY: transparent around `__m512i`, which is 64 bytes, aligned to 64, lane 0 first, any bits.
-        // In every method below, `self` or the contract of `splat` says that the CPU has AVX-512F.
+        // SAFETY: transparent around `__m512i`, which is 64 bytes, aligned to 64, lane 0 first, any
+        // bits. In every method below, `self` or the contract of `splat` says that the CPU has
+        // AVX-512F.
         unsafe impl Vector for $name {
             type Mask = __mmask8;
 

@@ -15,14 +15,16 @@ pub(super) const ROWS: usize = 10;
 /// Multiples in a row.
 const MULTIPLES: usize = 1 << (WINDOW_BITS - 1);
 
-/// Sixteen points: of (y - x) / 2, (y + x) / 2 and d x y in turn, the least significant digit of radix 2^52 of all
-/// points, which is two vectors, then the next digit, and so on.
+/// Sixteen points, given by (y - x) / 2, (y + x) / 2 and d x y, one after the other. Each begins
+/// with the least significant digit of radix 2^52 of all points, which is two vectors, followed by
+/// the next digit, and so on.
 pub(super) type Row = Lanes<30>;
 
 /// In row j, the multiples 1, 3, ..., 31 of 2^(25 j) P, where P = 4 B.
 pub(super) static TABLE: [Row; ROWS] = PRECOMPUTED.table;
 
-/// A row whose first multiples are (2^252 + 2^250 - 1) P and (2^252 + 2^251 + 2^250 - 1) P, the others being left out.
+/// A row with two points, (2^252 + 2^250 - 1) P and (2^252 + 2^251 + 2^250 - 1) P. The rest is
+/// zero.
 pub(super) static OFFSETS: Row = PRECOMPUTED.offsets;
 
 struct Precomputed {
@@ -73,7 +75,8 @@ const BASE: Point = {
 };
 
 impl Point {
-    /// Hisil, Wong, Carter and Dawson, "Twisted Edwards Curves Revisited" (2008), section 3.1: complete.
+    /// Hisil, Wong, Carter and Dawson, "Twisted Edwards Curves Revisited" (2008), section 3.1:
+    /// complete.
     const fn add(self, other: Point) -> Point {
         let a = self.y.subtract(self.x).multiply(other.y.subtract(other.x));
         let b = self.y.add(self.x).multiply(other.y.add(other.x));
@@ -147,7 +150,7 @@ const fn precompute() -> Precomputed {
     points[POINTS] = offset;
     points[POINTS + 1] = offset.add(first.double());
 
-    // Montgomery's trick: one inversion for all.
+    // Montgomery's trick: one inversion for all points.
     let mut products = [Element::ONE; POINTS + 3];
     let mut index = 0;
     while index < POINTS + 2 {

@@ -1,7 +1,7 @@
-//! One integer modulo p = 2^255 - 19, in five digits of 51 bits: what is done once per batch or at compile time.
+//! Single integers modulo p = 2^255 - 19, in five digits of 51 bits, for computations that run once
+//! per batch or at compile time.
 //!
-//! Everything is in constant time and, but for the conversion to bytes, `const`, for the table of
-//! [`super::fixed_base`].
+//! Everything runs in constant time. Most of it is `const`, for the table of [`super::fixed_base`].
 
 use zeroize::Zeroize;
 
@@ -12,7 +12,7 @@ const DIGIT_BITS: u32 = 51;
 
 const DIGIT: u64 = (1 << DIGIT_BITS) - 1;
 
-/// An integer modulo p, not always the smallest: digits are below 2^52.
+/// An integer modulo p, not always the smallest representative. Digits are below 2^52.
 #[derive(Clone, Copy, Zeroize)]
 pub(super) struct Element([u64; 5]);
 
@@ -32,7 +32,8 @@ impl Element {
         ])
     }
 
-    /// From five digits of 52 bits, of which the bits above are ignored except in the last, which is below 2^48.
+    /// From five digits of 52 bits. The bits above them are ignored, except in the last digit,
+    /// which is below 2^48.
     pub(super) const fn from_digits52(digits: [u64; 5]) -> Element {
         const DIGIT52: u64 = (1 << 52) - 1;
         let [a, b, c, d, e] = digits;
@@ -97,7 +98,7 @@ impl Element {
 
     /// `self` where `choice` is 0, `other` where it is 1.
     pub(super) fn select(self, other: Element, choice: u64) -> Element {
-        // Hidden, lest the compiler makes a branch of it.
+        // Hidden from the compiler, which could make a branch of it.
         let mask = core::hint::black_box(choice.wrapping_neg());
         let mut digits = self.0;
         for (digit, other) in digits.iter_mut().zip(other.0) {
@@ -220,7 +221,7 @@ mod tests {
         for excess in 0..19 {
             assert_eq!(number(low + excess), [excess, 0, 0, 0]);
         }
-        // All digits as large as they can be: 2^52 - 1, which is 2 (2^255 - 1) + 1 by digits.
+        // All digits have their maximum, 2^52 - 1, which is 2 (2^51 - 1) + 1.
         let largest = Element([(1 << 52) - 1; 5]);
         let once = Element([DIGIT; 5]);
         let ones = Element([1; 5]);

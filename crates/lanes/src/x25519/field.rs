@@ -1,14 +1,17 @@
 //! Integers modulo p = 2^255 - 19 in radix 2^52, eight at once.
 //!
-//! There are two forms. A [`Factor`] can be multiplied: five digits, of which the multiplier sees the low 52 bits; what
-//! stands above them was carried to the next digit. A product is a [`Sum`]: five columns that were not carried
-//! yet. Sums are added and subtracted column by column, and only what will be multiplied is carried. So a ladder step
-//! carries eleven times for its nine multiplications, with all sums and differences. Carries weigh as much
-//! as multiply-adds, since both run on the same two ports.
+//! There are two forms. A [`Factor`] can be multiplied. It has five digits, and the multiplier
+//! reads the low 52 bits of each; the bits above them have been carried to the next digit. A
+//! product is a [`Sum`]: five columns that have not been carried yet. Sums are added and subtracted
+//! column by column, and are carried only to be multiplied. So a ladder step carries eleven times
+//! for its nine multiplications, with all sums and differences. Carries cost as much as
+//! multiply-adds, since both run on the same two ports.
 //!
-//! Bounds. The last digit of a `Factor` is below 2^47 + 2^12. The columns of a product are below 11 * 2^52, to which
-//! [`Sum::bias`] adds less than 2^61. The largest sum, in a doubling on the Edwards curve, is four times a product with
-//! the bias: below 2^64.
+//! # Bounds
+//!
+//! The last digit of a `Factor` is below 2^47 + 2^12. The columns of a product are below 11 2^52,
+//! to which [`Sum::bias`] adds less than 2^61. The largest sum, in a doubling on the Edwards curve,
+//! is four times a product with the bias: below 2^64.
 
 use crate::vector::MultiplyAdd52;
 
@@ -29,12 +32,12 @@ const FIRST: u64 = (1 << DIGIT_BITS) - 19;
 const MIDDLE: u64 = (1 << DIGIT_BITS) - 1;
 const LAST: u64 = (1 << LAST_BITS) - 1;
 
-/// What multiplication takes: digits that were carried.
+/// An operand of a multiplication: digits that have been carried.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct Factor<V>(pub(super) [V; 5]);
 
-/// What multiplication gives: columns of radix 2^52 that were not carried.
+/// A result of a multiplication: columns of radix 2^52 that have not been carried.
 #[derive(Clone, Copy)]
 pub(super) struct Sum<V>([V; 5]);
 
@@ -46,8 +49,8 @@ pub(super) fn constant<V: MultiplyAdd52>(_witness: &V, value: u64) -> V {
 }
 
 impl<V: MultiplyAdd52> Sum<V> {
-    /// 512 p, in columns of at least 2^56 - 2^9 and so larger than those of a product: where a product begins from
-    /// which another will be subtracted.
+    /// 512 p, in columns of at least 2^56 - 2^9, which are larger than those of a product. It is
+    /// the initial value of a product from which another will be subtracted.
     #[inline(always)]
     pub(super) fn bias(witness: &V) -> Self {
         let middle = constant(witness, MIDDLE << 9);
@@ -82,7 +85,7 @@ impl<V: MultiplyAdd52> Sum<V> {
         ])
     }
 
-    /// `self - other`, where `self` began with the bias and `other`, a product, did not.
+    /// `self - other`, where `self` has the bias and `other` is a product without it.
     #[inline(always)]
     pub(super) fn subtract(self, other: &Self) -> Self {
         let [a, b, c, d, e] = self.0;
@@ -96,7 +99,8 @@ impl<V: MultiplyAdd52> Sum<V> {
         ])
     }
 
-    /// `-self` where `mask` is set, modulo 2^64 in each column: to be added to or subtracted from a sum with a bias.
+    /// `-self` where `mask` is set, modulo 2^64 in each column. It may only be added to or
+    /// subtracted from a sum with a bias.
     #[inline(always)]
     pub(super) fn negate(self, mask: V::Mask) -> Self {
         let zero = constant(&self.0[0], 0);
@@ -112,8 +116,8 @@ impl<V: MultiplyAdd52> Sum<V> {
 
     /// The same integer modulo p as a factor.
     ///
-    /// What is above 2^255 is folded into the first column before anything reaches the last, so that one chain of
-    /// carries is enough.
+    /// The bits above 2^255 are folded into the first column before a carry reaches the last
+    /// column, so that one chain of carries is enough.
     #[inline(always)]
     pub(super) fn carry(self) -> Factor<V> {
         let [mut a, mut b, mut c, mut d, mut e] = self.0;
@@ -179,7 +183,7 @@ impl<V: MultiplyAdd52> Factor<V> {
         self.multiply_onto(other, [constant(&self.0[0], 0); 5])
     }
 
-    /// `self * other`, and the bias for a later subtraction from it.
+    /// `self * other` with the bias for a later subtraction from it.
     #[inline(always)]
     pub(super) fn multiply_biased(&self, other: &Self) -> Sum<V> {
         self.multiply_onto(other, Sum::bias(&self.0[0]).0)
@@ -191,7 +195,7 @@ impl<V: MultiplyAdd52> Factor<V> {
         self.square_onto([constant(&self.0[0], 0); 5])
     }
 
-    /// `self^2`, and the bias for a later subtraction from it.
+    /// `self^2` with the bias for a later subtraction from it.
     #[inline(always)]
     pub(super) fn square_biased(&self) -> Sum<V> {
         self.square_onto(Sum::bias_before_doubling(&self.0[0]))
@@ -211,6 +215,7 @@ impl<V: MultiplyAdd52> Factor<V> {
         ])
     }
 
+    /// `self * other` plus `start`.
     #[inline(always)]
     fn multiply_onto(&self, other: &Self, start: [V; 5]) -> Sum<V> {
         let mut columns = begin(start);
@@ -222,7 +227,7 @@ impl<V: MultiplyAdd52> Factor<V> {
         fold(columns)
     }
 
-    /// Of `start`, all columns but the first are doubled.
+    /// `self^2` plus `start`, where all columns of `start` but the first are doubled.
     #[inline(always)]
     fn square_onto(&self, start: [V; 5]) -> Sum<V> {
         let [a, b, c, d, e] = &self.0;
@@ -261,9 +266,9 @@ fn begin<V: MultiplyAdd52>(start: [V; 5]) -> [V; 10] {
 
 /// Folds the upper five columns of a product into the lower five, since 2^260 is 608 modulo p.
 ///
-/// A column has gathered at most nine halves of products of digits. The last is the high half of a product below 2^94 +
-/// 2^61, and a carry below 8: its multiple by 608 is below 2^52 and has no high half. So no column is the sum of more
-/// than eleven terms below 2^52.
+/// A column has gathered at most nine halves of products of digits. The last is the high half of a
+/// product below 2^94 + 2^61, and a carry below 8: its multiple by 608 is below 2^52 and has no
+/// high half. So no column is the sum of more than eleven terms below 2^52.
 #[inline(always)]
 fn fold<V: MultiplyAdd52>(columns: [V; 10]) -> Sum<V> {
     let [
@@ -295,8 +300,8 @@ fn fold<V: MultiplyAdd52>(columns: [V; 10]) -> Sum<V> {
     Sum([a, b, c, d, e])
 }
 
-/// A factor that is multiplied many times, prepared so that no product with it has upper columns: row i is its
-/// multiple by 2^(52 i).
+/// A factor that is multiplied many times, prepared so that no product with it has upper columns:
+/// row i is its multiple by 2^(52 i).
 pub(super) struct Multiplier<V>([[V; 5]; 5]);
 
 impl<V: MultiplyAdd52> Multiplier<V> {
@@ -337,7 +342,7 @@ mod tests {
     use crate::x25519::Elements;
     use crate::x25519::element::Element;
 
-    /// Factors at the ends of what digits can be, the largest among them; what stands above 52 bits must not matter.
+    /// Factors with the smallest and the largest digits. The bits above 52 must not matter.
     const EXTREMES: [[u64; 5]; LANES] = {
         let above = 0xfff << DIGIT_BITS;
         let last = LAST + (1 << 12);

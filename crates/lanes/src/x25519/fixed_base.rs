@@ -1,19 +1,21 @@
-//! Multiples of the base point, eight at once, on the twisted Edwards curve edwards25519, which is birationally
-//! equivalent to curve25519 (RFC 7748, section 4.1).
+//! Multiples of the base point, eight at once, on the twisted Edwards curve edwards25519, which is
+//! birationally equivalent to curve25519 (RFC 7748, section 4.1).
 //!
 //! A clamped scalar is k = 8 (2^251 + b_250 2^250 + ... + b_0). With the base point B and P = 4 B,
 //!
 //! ```text
-//! k B = S + sum of (2 b_i - 1) 2^i P over i from 0 to 249, where S = (2^252 + b_250 2^251 + 2^250 - 1) P.
+//! k B = S + sum of (2 b_i - 1) 2^i P over i from 0 to 249,
+//! where S = (2^252 + b_250 2^251 + 2^250 - 1) P.
 //! ```
 //!
-//! Five terms of the sum make an odd multiple of 2^(5 j) P, from -31 to 31, and one addition: the scalar need not be
-//! recoded, and no addition is left out. The positive multiples of every fifth of these points are in
-//! a table of 19 KB; for the others, the sum is multiplied by 32 four times, as it grows. Each lane picks its
-//! multiple by a permutation of two registers, so nothing that is secret becomes an address.
+//! Five terms of the sum make an odd multiple of 2^(5 j) P, from -31 to 31, and one addition. So
+//! the scalar need not be recoded, and no addition is omitted. The positive multiples of every
+//! fifth of these points are in a table of 19 KB. For the others, the growing sum is multiplied by
+//! 32 four times. Each lane selects its multiple by a permutation of two registers, so no address
+//! depends on a secret.
 //!
-//! The formulas are those of Hisil, Wong, Carter and Dawson, "Twisted Edwards Curves Revisited" (2008), sections 3.1
-//! and 3.3; the addition is complete on this curve.
+//! The formulas are those of Hisil, Wong, Carter and Dawson, "Twisted Edwards Curves Revisited"
+//! (2008), sections 3.1 and 3.3; the addition is complete on this curve.
 
 use zeroize::{Zeroize, Zeroizing};
 
@@ -24,11 +26,11 @@ use super::{Elements, divide};
 use crate::LANES;
 use crate::vector::{Lanes, MultiplyAdd52};
 
-/// What a batch computes with, by lanes.
+/// The numbers that a batch computes with, by lanes.
 pub(super) struct Batch {
     /// The bits b_0 to b_249, 25 for each row of the table.
     words: Lanes<ROWS>,
-    /// The window that stands for S in a row of it.
+    /// The window that selects S in the row [`OFFSETS`].
     offset: Lanes<1>,
     /// y - x, y + x and z of the results.
     minus: Elements,
@@ -64,13 +66,13 @@ impl Batch {
         for (row, words) in self.words.0.iter_mut().enumerate() {
             let first = 3 + WINDOW_BITS * WINDOWS_PER_ROW * row;
             let low = scalar[first / 64] >> (first % 64);
-            // Shifted twice, since a shift by 64 is none.
+            // Two shifts, since one by 64 would overflow.
             let high = scalar
                 .get(first / 64 + 1)
                 .map_or(0, |word| word << 1 << (63 - first % 64));
             words[lane] = (low | high) & ((1 << (WINDOW_BITS * WINDOWS_PER_ROW)) - 1);
         }
-        // With a positive sign, index b_250.
+        // A positive sign and the index b_250.
         self.offset.0[0][lane] = 16 | (scalar[3] >> 61 & 1);
     }
 
@@ -118,18 +120,18 @@ impl Batch {
     }
 }
 
-/// A point (x / z, y / z), with t = x y / z, as an addition takes it.
+/// A point (x / z, y / z), with t = x y / z, in the form that an addition takes.
 struct Point<V> {
     /// y - x.
     minus: Factor<V>,
     /// y + x.
     plus: Factor<V>,
     t: Factor<V>,
-    /// Begun with the bias.
+    /// With the bias.
     z: Sum<V>,
 }
 
-/// A point (x, y) of the table as an addition takes it.
+/// A point (x, y) of the table in the form that an addition takes.
 struct Multiple<V: MultiplyAdd52> {
     /// (y - x) / 2.
     minus: Factor<V>,
@@ -137,12 +139,12 @@ struct Multiple<V: MultiplyAdd52> {
     plus: Factor<V>,
     /// d x y, of the positive multiple.
     t: Factor<V>,
-    /// Where the multiple is negative.
+    /// Set in the lanes in which the multiple is negative.
     negative: V::Mask,
 }
 
 impl<V: MultiplyAdd52> Multiple<V> {
-    /// The multiple in `row` that the low five bits of `window` stand for: 2 window - 31.
+    /// The multiple in `row` that the low five bits of `window` select: 2 window - 31.
     #[inline(always)]
     fn look_up(row: &[V; 30], window: &V) -> Self {
         let zero = constant(window, 0);
@@ -204,8 +206,8 @@ impl<V: MultiplyAdd52> Point<V> {
 
     #[inline(always)]
     fn double(&self) -> Self {
-        // All four differ from the paper's by a factor of 2: 4 x y, 2 x^2 + 2 y^2, 2 y^2 - 2 x^2 and its difference from
-        // 4 z^2, where `e` f and `h` g have the other sign.
+        // All four are twice those of the paper: 4 x y, 2 x^2 + 2 y^2, 2 y^2 - 2 x^2 and its
+        // difference from 4 z^2. The products `e` f and `h` g have the opposite sign.
         let z_squared = self.z.carry().square_biased();
         let plus_squared = self.plus.square_biased();
         let minus_squared = self.minus.square();

@@ -1,10 +1,12 @@
-//! Inversion modulo p = 2^255 - 19 in constant time: Bernstein and Yang, "Fast constant-time gcd computation and modular
-//! inversion" (2019), with the initial delta of 1/2 and the number of steps that Wuille found, as libsecp256k1
-//! has it ("The safegcd implementation in libsecp256k1 explained").
+//! Inversion modulo p = 2^255 - 19 in constant time: Bernstein and Yang, "Fast constant-time gcd
+//! computation and modular inversion" (2019), with the initial delta of 1/2 and the number of steps
+//! that Wuille found, as libsecp256k1 has it ("The safegcd implementation in libsecp256k1
+//! explained").
 //!
-//! Division steps take (f, g) from (p, x) to (1 or -1, 0). A step looks at the lowest bit of g and the sign of delta
-//! alone: so 59 of them are done on the lowest words and gathered in a matrix, which is then applied to all of
-//! f and g, and modulo p to (d, e), so that f = d x and g = e x remain true.
+//! Division steps take (f, g) from (p, x) to (1 or -1, 0). A step depends only on the lowest bit of
+//! g and the sign of delta. So 59 of them are done on the lowest words and combined in a matrix,
+//! which is then applied to all of f and g, and modulo p to (d, e), so that f = d x and g = e x
+//! stay true.
 
 /// Bits per digit.
 const DIGIT_BITS: u32 = 62;
@@ -15,7 +17,7 @@ const DIGIT: u64 = (1 << DIGIT_BITS) - 1;
 const ROUNDS: usize = 10;
 const STEPS_PER_ROUND: u32 = 59;
 
-/// An integer in signed digits: all but the last are in the range of 62 bits after an update.
+/// An integer in signed digits. All but the last are between 0 and 2^62 - 1 after an update.
 #[derive(Clone, Copy)]
 struct Signed([i64; 5]);
 
@@ -24,7 +26,8 @@ const MODULUS: Signed = Signed([-19, 0, 0, 0, 1 << (255 - 4 * DIGIT_BITS)]);
 
 /// 1 / p modulo 2^62.
 const MODULUS_INVERSE: u64 = {
-    // Newton's iteration doubles the number of correct bits, of which an odd number is its own inverse in three.
+    // Newton's iteration doubles the number of correct bits. It begins with three: an odd number is
+    // its own inverse modulo 8.
     let modulus = MODULUS.0[0].cast_unsigned();
     let mut inverse = modulus;
     let mut iteration = 0;
@@ -43,8 +46,8 @@ struct Matrix {
     r: i64,
 }
 
-/// 1 / `number` modulo p, or 0 for 0; `number` and the result are below p and in 64-bit words, the least
-/// significant first.
+/// 1 / `number` modulo p, or 0 for 0; `number` and the result are below p and in 64-bit words, the
+/// least significant first.
 pub(super) const fn invert(number: [u64; 4]) -> [u64; 4] {
     let mut d = Signed([0; 5]);
     let mut e = Signed([1, 0, 0, 0, 0]);
@@ -113,7 +116,8 @@ impl Matrix {
 
 /// (a x + b y) / 2^62 modulo p.
 const fn combine_modulo(a: i64, x: Signed, b: i64, y: Signed) -> Signed {
-    // p is added to x and y where they are negative, and then as often as makes the lowest digit zero.
+    // p is added to x and y if they are negative, and then the multiple of p that makes the lowest
+    // digit zero.
     let multiple = (a & (x.0[4] >> 63)) + (b & (y.0[4] >> 63));
     let lowest = a
         .wrapping_mul(x.0[0])
@@ -126,7 +130,7 @@ const fn combine_modulo(a: i64, x: Signed, b: i64, y: Signed) -> Signed {
     combine(a, x, b, y, multiple - correction.cast_signed())
 }
 
-/// (a x + b y + c p) / 2^62, of which the lowest digit is zero.
+/// (a x + b y + c p) / 2^62, where the lowest digit of the dividend is zero.
 const fn combine(a: i64, x: Signed, b: i64, y: Signed, c: i64) -> Signed {
     let mut sum = wide(a, x.0[0]) + wide(b, y.0[0]) + wide(c, MODULUS.0[0]);
     let mut digits = [0; 5];
@@ -187,7 +191,8 @@ impl Signed {
         ]
     }
 
-    /// The number times the sign of `sign`, modulo p, from 0 to p - 1; the number is between -2 p and p.
+    /// The number times the sign of `sign`, modulo p, from 0 to p - 1. The number is between -2 p
+    /// and p.
     const fn normalized(self, sign: i64) -> Signed {
         let negate = sign >> 63;
         let mut number = self.with_modulus_if_negative();
@@ -225,7 +230,7 @@ mod tests {
     use crate::x25519::element::Element;
 
     #[test]
-    fn zero_has_none() {
+    fn zero_has_no_inverse() {
         assert_eq!(invert([0; 4]), [0; 4]);
     }
 
@@ -249,7 +254,7 @@ mod tests {
         }
         for _ in 0..20_000 {
             let mut bytes = [0; 32];
-            openssl::rand::rand_bytes(&mut bytes).expect("random bytes");
+            getrandom::fill(&mut bytes).expect("random bytes");
             bytes[31] &= 0x7f;
             check(Element::from_words(crate::x25519::words(&bytes)));
         }
@@ -257,7 +262,7 @@ mod tests {
 
     #[test]
     fn results_are_below_the_modulus() {
-        // The inverse of -1 is -1, the largest number there is; that of 2 is (p + 1) / 2.
+        // The inverse of -1 is -1, the largest number. That of 2 is (p + 1) / 2.
         let largest = [u64::MAX - 19, u64::MAX, u64::MAX, u64::MAX >> 1];
         assert_eq!(invert(largest), largest);
         let half = [u64::MAX - 8, u64::MAX, u64::MAX, u64::MAX >> 2];

@@ -1,9 +1,9 @@
 //! The Montgomery ladder (RFC 7748, section 5), eight scalars and eight points at once.
 //!
-//! It makes use of what a clamped scalar has: the top bit is set, so the ladder begins after it, with the point and
-//! its double; the low three bits are clear, so it ends with three doublings. And instead of
-//! swapping the two points before a step, it selects the one to be doubled: the differential addition is the
-//! same in either order.
+//! It relies on two properties of a clamped scalar. The top bit is set, so the ladder begins after
+//! it, with the point and its double. The low three bits are clear, so it ends with three
+//! doublings. Instead of swapping the two points before a step, it selects the one to double, since
+//! the differential addition is the same in either order.
 
 use zeroize::{Zeroize, Zeroizing};
 
@@ -19,7 +19,7 @@ const A24: u64 = 121_666;
 /// Steps for the bits 253 to 3 of a scalar.
 const STEPS: usize = 251;
 
-/// What a batch computes with, by lanes.
+/// The numbers that a batch computes with, by lanes.
 #[derive(Default)]
 pub(super) struct Batch {
     changes: Words,
@@ -47,8 +47,8 @@ impl Default for Words {
 }
 
 impl Batch {
-    /// Sets the clamped scalar and the u coordinate of a lane, whose top bit is ignored; both in 64-bit words, the
-    /// least significant first.
+    /// Sets the clamped scalar and the u coordinate of a lane, both in 64-bit words, the least
+    /// significant first. The top bit of the coordinate is ignored.
     pub(super) fn set(&mut self, lane: usize, scalar: [u64; 4], mut u: [u64; 4]) {
         u[3] &= u64::MAX >> 1;
         self.u.set(lane, words_to_digits52(u));
@@ -82,8 +82,8 @@ impl Batch {
     }
 }
 
-/// Which bits of a scalar differ from the next higher bit, from bit 253 down to bit 2: the first is the top bit of the
-/// last word.
+/// The bits of a scalar that differ from the next higher bit, from bit 253 down to bit 2. The first
+/// is the top bit of the last word.
 fn changes(scalar: [u64; 4]) -> [u64; 4] {
     let [a, b, c, d] = scalar;
     let (e, f, g, h) = (
@@ -95,8 +95,9 @@ fn changes(scalar: [u64; 4]) -> [u64; 4] {
     [e << 2, f << 2 | e >> 62, g << 2 | f >> 62, h << 2 | g >> 62]
 }
 
-/// The u coordinates, as quotients, of the multiples of the points with coordinates `u`, below 2^255, by scalars given
-/// by their [`changes`]. For the neutral element the divisor is zero.
+/// Multiplies the points with the u coordinates `u`, which are below 2^255, by scalars given by
+/// their [`changes`]. Returns the u coordinates of the products as quotients; the divisor of the
+/// neutral element is zero.
 #[inline(always)]
 fn multiply<V: MultiplyAdd52>(changes: &[V; 4], u: &[V; 5]) -> (Factor<V>, Factor<V>) {
     let u = Factor(*u);
@@ -123,7 +124,7 @@ fn multiply<V: MultiplyAdd52>(changes: &[V; 4], u: &[V; 5]) -> (Factor<V>, Facto
     (x.carry(), z.carry())
 }
 
-/// A u coordinate x / z as a step takes it.
+/// A u coordinate x / z in the form that a step reads.
 #[derive(Clone, Copy)]
 struct Point<V> {
     /// x + z.
@@ -132,9 +133,9 @@ struct Point<V> {
     minus: Factor<V>,
 }
 
-/// A u coordinate x / z as a step gives it.
+/// A u coordinate x / z in the form that a step computes.
 struct Fraction<V> {
-    /// Begun with the bias.
+    /// With the bias.
     x: Sum<V>,
     z: Sum<V>,
 }
@@ -182,8 +183,8 @@ impl<V: MultiplyAdd52> Point<V> {
 
 /// The sum of two points whose difference is u, and the double of a third.
 ///
-/// The two computations are interleaved, since each is a chain that leaves the processor waiting: what is multiplied next
-/// does not depend on what was carried last.
+/// The two computations are interleaved, since each is a chain in which every step waits for the
+/// one before. So the next multiplication does not depend on the last carry.
 #[inline(always)]
 fn add_and_double<V: MultiplyAdd52>(
     first: &Point<V>,

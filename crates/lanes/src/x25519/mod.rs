@@ -1,16 +1,25 @@
-//! X25519 (RFC 7748), one to eight operations at once.
-//!
-//! A call costs the same with one operation as with eight. Everything runs in constant time with respect to private
-//! keys and results, and what is in memory is wiped.
+//! X25519 (RFC 7748), one to eight operations at once. [`public_keys`] and [`shared_secrets`] are
+//! the kernels.
 //!
 //! ```
-//! # use slipstream_lanes::Backend;
+//! # use slipstream_lanes::{Backend, OperationError};
 //! # use slipstream_lanes::x25519::{PublicKey, SharedSecret, public_keys, shared_secrets};
-//! # fn agree(backend: Backend, private: &[u8; 32], peer: &[u8; 32]) -> Option<([u8; 32], [u8; 32])> {
+//! # fn agree(
+//! #     backend: Backend,
+//! #     private: &[u8; 32],
+//! #     peer: &[u8; 32],
+//! # ) -> Result<([u8; 32], [u8; 32]), OperationError> {
 //! let (mut public, mut secret) = ([0; 32], [0; 32]);
-//! public_keys(backend, &mut [PublicKey { private, public: &mut public }]); // up to eight
-//! let agreed = shared_secrets(backend, &mut [SharedSecret { private, peer, secret: &mut secret }]);
-//! agreed[0].then_some((public, secret))
+//! let outcomes = public_keys(
+//!     backend,
+//!     &mut [PublicKey { private, public: &mut public }], // up to eight
+//! );
+//! outcomes[0]?;
+//! let outcomes = shared_secrets(
+//!     backend,
+//!     &mut [SharedSecret { private, peer, secret: &mut secret }],
+//! );
+//! outcomes[0].map(|()| (public, secret))
 //! # }
 //! ```
 
@@ -21,10 +30,12 @@ mod fixed_base;
 mod inversion;
 mod ladder;
 
+use core::hint::select_unpredictable;
+
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::vector::{Lanes, MultiplyAdd52, Portable};
-use crate::{Backend, LANES};
+use crate::{Backend, LANES, OperationError, Outcomes, check_call};
 use element::Element;
 use field::Factor;
 
@@ -33,7 +44,7 @@ pub const KEY_BYTES: usize = 32;
 
 /// The computation of a public key: X25519(private, 9) (RFC 7748, section 5).
 pub struct PublicKey<'a> {
-    /// 32 random bytes; clamped here.
+    /// The private key: 32 random bytes. They are clamped here.
     pub private: &'a [u8; KEY_BYTES],
     /// Receives the public key.
     pub public: &'a mut [u8; KEY_BYTES],
@@ -41,15 +52,16 @@ pub struct PublicKey<'a> {
 
 /// A key agreement: X25519(private, peer) (RFC 7748, section 5).
 pub struct SharedSecret<'a> {
-    /// 32 random bytes; clamped here.
+    /// The private key: 32 random bytes. They are clamped here.
     pub private: &'a [u8; KEY_BYTES],
-    /// The peer's public key: any bytes are one, and the top bit is ignored.
+    /// The peer's public key. Any bytes are a public key, and the top bit is ignored.
     pub peer: &'a [u8; KEY_BYTES],
-    /// Receives the shared secret.
+    /// Receives the shared secret. All zero if the operation fails.
     pub secret: &'a mut [u8; KEY_BYTES],
 }
 
-/// Whether the backend computes X25519 where it is available; plain AVX-512F does not.
+/// Returns true if there are X25519 kernels for the backend. There are none for plain AVX-512F.
+#[must_use]
 pub fn offered(backend: Backend) -> bool {
     match backend {
         Backend::Ifma | Backend::Portable => true,
@@ -57,12 +69,12 @@ pub fn offered(backend: Backend) -> bool {
     }
 }
 
-/// Computes one to eight public keys.
+/// Computes one to eight public keys. None fails.
 ///
 /// # Panics
-/// If there are no or more than eight operations, or if the backend is not [`offered`] or not available.
-pub fn public_keys(backend: Backend, operations: &mut [PublicKey<'_>]) {
-    check(backend, operations.len());
+/// See the [crate] documentation.
+pub fn public_keys(backend: Backend, operations: &mut [PublicKey<'_>]) -> Outcomes {
+    check_call(backend, offered, operations.len());
     let mut batch = Zeroizing::new(fixed_base::Batch::default());
     for (lane, operation) in operations.iter().enumerate() {
         batch.set(lane, clamp(operation.private));
@@ -79,16 +91,16 @@ pub fn public_keys(backend: Backend, operations: &mut [PublicKey<'_>]) {
     for (operation, public) in operations.iter_mut().zip(coordinates.iter()) {
         *operation.public = public.to_bytes();
     }
+    Outcomes::new(operations.len())
 }
 
-/// Computes one to eight shared secrets, and tells for each whether it may be used: an operation of which the result is
-/// zero, since the peer's key has small order, is `false` and its secret all zero (RFC 8446, section 7.4.2; RFC
-/// 7748, section 6.1). What lies beyond the operations is `false`.
+/// Computes one to eight shared secrets. An operation fails with [`OperationError::ZeroSecret`] if
+/// the peer's key has small order.
 ///
 /// # Panics
-/// As [`public_keys`].
-pub fn shared_secrets(backend: Backend, operations: &mut [SharedSecret<'_>]) -> [bool; LANES] {
-    check(backend, operations.len());
+/// See the [crate] documentation.
+pub fn shared_secrets(backend: Backend, operations: &mut [SharedSecret<'_>]) -> Outcomes {
+    check_call(backend, offered, operations.len());
     let mut batch = Zeroizing::new(ladder::Batch::default());
     for (lane, operation) in operations.iter().enumerate() {
         batch.set(lane, clamp(operation.private), words(operation.peer));
@@ -102,28 +114,20 @@ pub fn shared_secrets(backend: Backend, operations: &mut [SharedSecret<'_>]) -> 
     }
     let mut coordinates = Zeroizing::new([Element::ZERO; LANES]);
     batch.coordinates(&mut coordinates);
-    let mut usable = [false; LANES];
-    for ((operation, secret), usable) in operations
+    let mut outcomes = Outcomes::new(operations.len());
+    for ((operation, secret), outcome) in operations
         .iter_mut()
         .zip(coordinates.iter())
-        .zip(&mut usable)
+        .zip(outcomes.as_mut_slice())
     {
         *operation.secret = secret.to_bytes();
-        *usable = secret.is_zero() == 0;
+        let zero = Err(OperationError::ZeroSecret);
+        *outcome = select_unpredictable(secret.is_zero() == 1, zero, Ok(()));
     }
-    usable
+    outcomes
 }
 
-fn check(backend: Backend, operations: usize) {
-    assert!((1..=LANES).contains(&operations), "one to eight operations");
-    assert!(
-        offered(backend) && backend.is_available(),
-        "{} cannot compute X25519 here",
-        backend.name()
-    );
-}
-
-/// The functions that turn the generic code into AVX-512 code: everything is inlined into them.
+/// The functions that turn the generic code into AVX-512 code. Everything is inlined into them.
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
     use super::{fixed_base, ladder};
@@ -195,9 +199,11 @@ impl Elements {
     }
 }
 
-/// Divides the numerators by the denominators; the quotient is zero where the denominator is, which becomes one.
+/// Divides the numerators by the denominators. A denominator of zero becomes one, and its quotient
+/// is zero.
 fn divide(numerators: &mut [Element; LANES], denominators: &mut [Element; LANES]) {
-    // Montgomery's trick: the inverse of the product of all, multiplied by the product of all others.
+    // Montgomery's trick: one inversion, of the product of all denominators. Multiplied by the
+    // product of all others it is the inverse of one.
     let mut products = Zeroizing::new([Element::ONE; LANES + 1]);
     for lane in 0..LANES {
         let zero = denominators[lane].is_zero();
@@ -265,7 +271,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "one to eight operations")]
     fn no_operation_is_too_few() {
-        public_keys(Backend::Portable, &mut []);
+        let _ = public_keys(Backend::Portable, &mut []);
     }
 
     #[test]
@@ -278,15 +284,15 @@ mod tests {
             peer: &key,
             secret,
         });
-        shared_secrets(Backend::Portable, &mut operations);
+        let _ = shared_secrets(Backend::Portable, &mut operations);
     }
 
     #[test]
-    #[should_panic(expected = "avx512f cannot compute X25519 here")]
+    #[should_panic(expected = "avx512f is not offered here")]
     fn plain_avx512_is_not_offered() {
         let mut public = [0; KEY_BYTES];
         let private = &[7; KEY_BYTES];
         let public = &mut public;
-        public_keys(Backend::Avx512, &mut [PublicKey { private, public }]);
+        let _ = public_keys(Backend::Avx512, &mut [PublicKey { private, public }]);
     }
 }

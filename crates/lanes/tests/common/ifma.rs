@@ -1,5 +1,6 @@
-//! IFMA on CPUs that have AVX-512F but no IFMA: the true machine code runs, and a SIGILL handler carries out the
-//! two instructions that the CPU lacks, `vpmadd52luq` and `vpmadd52huq` on 512-bit registers.
+//! IFMA on CPUs that have AVX-512F but no IFMA. The real machine code runs, and a SIGILL handler
+//! emulates the two instructions that the CPU lacks, `vpmadd52luq` and `vpmadd52huq` on 512-bit
+//! registers.
 
 use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
@@ -7,7 +8,8 @@ use std::sync::OnceLock;
 
 use slipstream_lanes::{Backend, assume_available};
 
-/// Makes `Backend::Ifma` available, natively or by emulation. Returns false, and says so, if neither is possible.
+/// Makes `Backend::Ifma` available, natively or by emulation. Returns false, and says so, if
+/// neither is possible.
 pub fn provide() -> bool {
     static PROVIDED: OnceLock<bool> = OnceLock::new();
     *PROVIDED.get_or_init(|| {
@@ -30,7 +32,7 @@ pub fn provide() -> bool {
     })
 }
 
-/// Where the parts of the vector registers lie in the signal frame's XSAVE area, in bytes.
+/// The offsets, in bytes, of the parts of the vector registers in the signal frame's XSAVE area.
 struct Layout {
     ymm_high: usize,
     mask: usize,
@@ -41,7 +43,8 @@ struct Layout {
 static LAYOUT: OnceLock<Layout> = OnceLock::new();
 
 fn install() {
-    // Intel SDM volume 1, section 13.2: leaf 0xD, sub-leaf i, EBX is the offset of state component i.
+    // Intel SDM volume 1, section 13.2: leaf 0xD, sub-leaf i, EBX is the offset of state component
+    // i.
     let offset = |component| __cpuid_count(0xd, component).ebx as usize;
     LAYOUT.get_or_init(|| Layout {
         ymm_high: offset(2),
@@ -49,8 +52,8 @@ fn install() {
         zmm_high: offset(6),
         zmm_upper_half: offset(7),
     });
-    // SAFETY: the action is fully initialised; the handler has the signature that SA_SIGINFO asks for and
-    // touches nothing but its arguments and an initialised static.
+    // SAFETY: the action is fully initialised; the handler has the signature that SA_SIGINFO asks
+    // for and touches nothing but its arguments and an initialised static.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_illegal_instruction as *const () as usize;
@@ -67,9 +70,9 @@ extern "C" fn on_illegal_instruction(
     _info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the kernel passes a `ucontext_t` with the interrupted thread's registers, whose `fpregs` points
-    // to the XSAVE area; both are ours until the handler returns. The instruction's bytes are readable up to its
-    // end, and every EVEX instruction has at least six bytes.
+    // SAFETY: the kernel passes a `ucontext_t` with the interrupted thread's registers, whose
+    // `fpregs` points to the XSAVE area; both are ours until the handler returns. The instruction's
+    // bytes are readable up to its end, and every EVEX instruction has at least six bytes.
     unsafe {
         let context = &mut *context.cast::<libc::ucontext_t>();
         let mut frame = Frame {
@@ -78,7 +81,7 @@ extern "C" fn on_illegal_instruction(
             layout: LAYOUT.get().expect("installed"),
         };
         if frame.emulate().is_none() {
-            // Not ours: without the handler it happens again and ends the process.
+            // Another instruction: it traps again, without the handler, and ends the process.
             libc::signal(libc::SIGILL, libc::SIG_DFL);
         }
     }
@@ -92,7 +95,8 @@ struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Carries out the instruction at the instruction pointer and steps over it; `None` if it is another.
+    /// Emulates the instruction at the instruction pointer and steps over it. `None` if it is
+    /// neither of the two.
     ///
     /// # Safety
     /// The frame is that of a signal handler, and the instruction has six readable bytes.
@@ -224,7 +228,8 @@ impl Frame<'_> {
         self.registers[register as usize]
     }
 
-    /// The parts of vector register `number`: state component, offset in the area, first lane, lanes.
+    /// The parts of vector register `number`: state component, offset in the area, first lane,
+    /// lanes.
     fn parts(&self, number: usize) -> Vec4 {
         if number < 16 {
             Vec4([
@@ -243,8 +248,8 @@ impl Frame<'_> {
     unsafe fn vector(&self, number: usize) -> [u64; 8] {
         let mut lanes = [0; 8];
         for (component, offset, first, count) in self.parts(number).0 {
-            // SAFETY: the offsets are those of the CPU's layout. A component that is not in use is zero, whatever
-            // its memory holds.
+            // SAFETY: the offsets are those of the CPU's layout. A component that is not in use is
+            // zero, whatever its memory holds.
             unsafe {
                 if *self.in_use() >> component & 1 == 1 {
                     for (index, lane) in lanes[first..first + count].iter_mut().enumerate() {
@@ -264,7 +269,7 @@ impl Frame<'_> {
     /// As for [`Frame::vector`].
     unsafe fn set_vector(&mut self, number: usize, lanes: [u64; 8]) {
         for (component, offset, first, count) in self.parts(number).0 {
-            // SAFETY: as in `vector`. A component that comes into use is cleared first.
+            // SAFETY: as in `vector`. A component that was not in use is cleared first.
             unsafe {
                 if *self.in_use() >> component & 1 == 0 {
                     let (start, length) = match component {
@@ -301,7 +306,8 @@ impl Frame<'_> {
         }
     }
 
-    /// XSTATE_BV, the first word of the XSAVE header: which components are not in their initial state.
+    /// XSTATE_BV, the first word of the XSAVE header: a bit for each component that is not in its
+    /// initial state.
     fn in_use(&self) -> *mut u64 {
         self.area.wrapping_add(512).cast()
     }
@@ -341,8 +347,8 @@ unsafe fn assert_emulation_works() {
     macro_rules! check {
         ($high:literal, $b:expr, $mask:literal, $zero:literal, $sum:literal, $a:literal, $b_register:literal, $instruction:literal) => {{
             let mut result = [0_u64; 8];
-            // SAFETY: the CPU has AVX-512F; loads and stores stay within the arrays; the registers that are
-            // written are declared.
+            // SAFETY: the CPU has AVX-512F; loads and stores stay within the arrays; the registers
+            // that are written are declared.
             unsafe {
                 asm!(
                     concat!("vmovdqu64 ", $sum, ", [{operands}]"),

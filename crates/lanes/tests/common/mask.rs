@@ -1,13 +1,14 @@
 //! The mask of RSA-OAEP and RSASSA-PSS.
 
-use openssl::hash::{MessageDigest, hash};
+/// A hash function.
+pub type Hash = fn(&[u8]) -> Vec<u8>;
 
 /// MGF1 (RFC 8017, appendix B.2.1).
-pub fn mgf1(seed: &[u8], length: usize, digest: MessageDigest) -> Vec<u8> {
+pub fn mgf1(seed: &[u8], length: usize, hash: Hash) -> Vec<u8> {
     (0_u32..)
         .flat_map(|counter| {
             let input = [seed, &counter.to_be_bytes()].concat();
-            hash(digest, &input).expect("a hash").to_vec()
+            hash(&input)
         })
         .take(length)
         .collect()

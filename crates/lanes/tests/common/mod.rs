@@ -3,14 +3,15 @@
 use openssl::bn::BigNumRef;
 use openssl::pkey::Private;
 use openssl::rsa::{Padding, Rsa};
+use slipstream_keys::rsa::{Components, PrivateKey};
 use slipstream_lanes::Backend;
-use slipstream_lanes::rsa::{Components, PrivateKey};
+use slipstream_lanes::rsa::PreparedKey;
 
 /// A key in OpenSSL's form.
 pub struct TestKey(pub Rsa<Private>);
 
 impl TestKey {
-    pub fn for_backend(&self, backend: Backend) -> PrivateKey {
+    pub fn for_backend(&self, backend: Backend) -> PreparedKey {
         let bytes = |number: Option<&BigNumRef>| number.expect("a CRT key").to_vec();
         let components = Components {
             modulus: &self.0.n().to_vec(),
@@ -21,7 +22,8 @@ impl TestKey {
             exponent2: &bytes(self.0.dmq1()),
             coefficient: &bytes(self.0.iqmp()),
         };
-        PrivateKey::new(backend, &components).expect("a sound key")
+        let key = PrivateKey::new(&components).expect("a sound key");
+        PreparedKey::new(backend, &key).expect("an available backend")
     }
 
     /// `input`^d mod n by OpenSSL.

@@ -1,23 +1,24 @@
-//! The NIST curves: private keys, nonces and shared secrets are secret.
+//! The NIST curves. Secret are private keys, nonces and shared secrets.
 
 use openssl::bn::{BigNum, BigNumContext};
 use openssl::ec::{EcGroup, EcKey, EcPoint, PointConversionForm};
 use openssl::ecdsa::EcdsaSig;
 use openssl::nid::Nid;
 use openssl::pkey::Private;
+use slipstream_keys::ec::PrivateKey;
 use slipstream_lanes::ec::{
-    Curve, PublicKey, SharedSecret, Sign, SigningKey, public_keys, shared_secrets, sign_batch,
+    Curve, PreparedKey, PublicKey, SharedSecret, Signature, public_keys, shared_secrets, signatures,
 };
 use slipstream_lanes::{Backend, LANES};
 
 use crate::memcheck::{Exception, expect_constant_time, make_public, make_secret, publish};
 
-/// Whether an operation fails is public: for a scalar out of range, or for half a signature that is zero.
+/// The functions that decide by the success of operations, which is public: scalars may be out of
+/// range, and half of a signature may be zero.
 const PUBLIC: [Exception; 4] = [
     ("src/ec/agreement.rs", "set"),
-    // SigningKey::new, which branches by a macro of the parent module.
-    ("src/ec/mod.rs", "new"),
-    ("src/ec/ecdsa.rs", "make_nonces"),
+    ("../keys/src/ec.rs", "new"),
+    ("src/ec/ecdsa.rs", "prepare_nonces"),
     ("src/ec/ecdsa.rs", "sign_on"),
 ];
 
@@ -121,30 +122,33 @@ fn compute_signatures(curve: Curve) {
     let openssl: Vec<EcKey<Private>> = privates.iter().map(|private| key(curve, private)).collect();
     let mut scalars = private_keys(curve, 101);
     let digest = vec![0xd1; curve.bytes()];
-    let mut signatures = vec![vec![0; 2 * curve.bytes()]; LANES];
+    let mut outputs = vec![vec![0; 2 * curve.bytes()]; LANES];
 
     make_all_secret(&mut privates);
     make_all_secret(&mut scalars);
-    let keys: Vec<SigningKey> = privates
+    let keys: Vec<PreparedKey> = privates
         .iter()
-        .map(|private| SigningKey::new(curve, private).expect("a private key"))
+        .map(|private| {
+            let key = PrivateKey::new(curve, private).expect("a private key");
+            PreparedKey::new(&key)
+        })
         .collect();
-    let mut operations: Vec<Sign<'_>> = keys
+    let mut operations: Vec<Signature<'_>> = keys
         .iter()
         .zip(&scalars)
-        .zip(&mut signatures)
-        .map(|((key, nonce), signature)| Sign {
+        .zip(&mut outputs)
+        .map(|((key, nonce), signature)| Signature {
             key,
             digest: &digest,
             nonce,
             signature,
         })
         .collect();
-    let mut outcomes = sign_batch(Backend::Portable, curve, &mut operations);
+    let mut outcomes = signatures(Backend::Portable, curve, &mut operations);
 
     make_public(&mut outcomes);
     assert!(outcomes.iter().all(Result::is_ok));
-    for (signature, key) in signatures.iter_mut().zip(&openssl) {
+    for (signature, key) in outputs.iter_mut().zip(&openssl) {
         publish(&mut signature[..]);
         let (r, s) = signature.split_at(curve.bytes());
         let [r, s] = [r, s].map(|bytes| BigNum::from_slice(bytes).expect("memory"));

@@ -1,9 +1,11 @@
-//! Whether kernels run in constant time: in valgrind's memcheck secrets are declared undefined, and memcheck then reports
-//! every branch and every address that depends on one (Langley, "ctgrind", 2010).
+//! Tests that kernels run in constant time. They declare secrets undefined in valgrind's memcheck,
+//! which then reports every branch and every address that depends on one (Langley, "ctgrind",
+//! 2010).
 //!
-//! Kernels are looked at in a release build, as they are shipped: the overflow checks of a debug build are branches on
-//! secrets. Valgrind has no AVX-512, so this looks at [`Backend::Portable`], which runs the code of the IFMA backend with
-//! another vector. Not seen are instructions whose own time depends on their operands, such as divisions.
+//! The tests need a release build, the form in which kernels are shipped: the overflow checks of a
+//! debug build are branches on secrets. Valgrind does not know AVX-512, so the tests run
+//! [`Backend::Portable`], which is the code of the IFMA backend with another vector. They do not
+//! notice instructions whose own time depends on their operands, such as divisions.
 //!
 //! [`Backend::Portable`]: slipstream_lanes::Backend::Portable
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]

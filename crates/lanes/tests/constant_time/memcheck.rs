@@ -1,4 +1,4 @@
-//! Running a test in valgrind's memcheck.
+//! Runs a test in valgrind's memcheck.
 
 use std::any::type_name;
 use std::env;
@@ -9,14 +9,14 @@ use std::process::{self, Command};
 use crate::report::{Finding, Function, Kind, findings};
 use crate::valgrind;
 
-/// A function, by file and name, that branches on what is declared to be public although it comes from secrets.
+/// A function, by file and name, that branches on a public value that is computed from secrets.
 pub type Exception = (&'static str, &'static str);
 
 /// Runs `case`, a closure of the calling test, in memcheck.
 ///
 /// # Panics
-/// If it fails, or if a branch or an address depends on a secret; of branches those directly in the functions named
-/// in `exceptions` are allowed.
+/// If it fails, or if a branch or an address depends on a secret. Branches directly in the
+/// functions named in `exceptions` are allowed.
 pub fn expect_constant_time<F: FnOnce()>(exceptions: &[Exception], case: F) {
     let Some(mut findings) = run(case) else {
         return;
@@ -33,7 +33,7 @@ pub fn expect_constant_time<F: FnOnce()>(exceptions: &[Exception], case: F) {
 /// Runs `case`, a closure of the calling test, in memcheck.
 ///
 /// # Panics
-/// If it fails, or if nothing of this kind is found in this file in a function of this name.
+/// If it fails, or if there is no finding of this kind in a function of this name in this file.
 pub fn expect_leak<F: FnOnce()>(kind: Kind, file: &str, name: &str, case: F) {
     let Some(findings) = run(case) else { return };
     let is_found = findings.iter().any(|finding| {
@@ -50,10 +50,10 @@ pub fn make_secret<T: ?Sized>(memory: &mut T) {
     valgrind::make_undefined(memory);
 }
 
-/// Declares memory public that should depend on secrets, such as a result.
+/// Declares memory public that depends on secrets, such as a result.
 ///
 /// # Panics
-/// If it does not: then there was nothing to be found in what computed it.
+/// If it does not depend on a secret: then the code that computed it had nothing to leak.
 pub fn publish<T: ?Sized>(memory: &mut T) {
     assert!(valgrind::is_undefined(memory), "it depends on no secret");
     valgrind::make_defined(memory);
@@ -64,10 +64,14 @@ pub fn make_public<T: ?Sized>(memory: &mut T) {
     valgrind::make_defined(memory);
 }
 
-/// Runs the calling test again, in memcheck; there runs `case` and returns `None`.
+/// Runs the calling test again, in memcheck, and returns the findings. In memcheck, runs `case` and
+/// returns `None`. Also returns `None` if valgrind is missing and not required.
 fn run<F: FnOnce()>(case: F) -> Option<Vec<Finding>> {
     if valgrind::is_present() {
         case();
+        return None;
+    }
+    if !valgrind::is_installed() {
         return None;
     }
     let test = test_of::<F>();
@@ -84,7 +88,7 @@ fn run<F: FnOnce()>(case: F) -> Option<Vec<Finding>> {
         .arg(env::current_exe().expect("this test is a file"))
         .args(["--exact", test, "--include-ignored"])
         .output()
-        .expect("valgrind can be run: install the package valgrind");
+        .expect("valgrind can be run");
     let is_passed = String::from_utf8_lossy(&output.stdout).contains("test result: ok. 1 passed");
     assert!(output.status.success() && is_passed, "{output:#?}");
     let text = fs::read_to_string(&report).expect("a report of valgrind");
@@ -93,7 +97,7 @@ fn run<F: FnOnce()>(case: F) -> Option<Vec<Finding>> {
     Some(findings(&text))
 }
 
-/// The name by which the test harness knows the test that holds the closure `F`.
+/// The name in the test harness of the test that contains the closure `F`.
 fn test_of<F>() -> &'static str {
     let path = type_name::<F>().trim_end_matches("::{{closure}}");
     path.split_once("::").expect("a crate and a path in it").1

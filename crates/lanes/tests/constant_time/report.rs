@@ -1,12 +1,13 @@
-//! What memcheck has found (docs/internals/xml-output-protocol4.txt in valgrind's source).
+//! Reading memcheck's report (docs/internals/xml-output-protocol4.txt in valgrind's source).
 
 use core::fmt;
 
-/// Something that depends on a secret.
+/// A branch or an address that depends on a secret.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Finding {
     pub kind: Kind,
-    /// The functions of this package that were running, inlined ones too, the innermost first.
+    /// The functions of this package and of `keys` that were running, inlined ones too, the
+    /// innermost first.
     pub stack: Vec<Function>,
 }
 
@@ -14,22 +15,23 @@ pub struct Finding {
 pub enum Kind {
     Branch,
     Address,
-    /// Such as what a system call reads.
+    /// For example memory that a system call reads.
     Other,
 }
 
-/// A function and where in it something happened.
+/// A function and a line in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
-    /// Without its path and parameters; a closure's begins with a brace, and valgrind does not know every name.
+    /// Without its path and parameters. The name of a closure begins with a brace, and valgrind
+    /// does not know every name.
     pub name: String,
-    /// Relative to the package.
+    /// Relative to this package; that of a function of `keys` begins with `../keys/`.
     pub file: String,
     pub line: String,
 }
 
 impl Finding {
-    /// The innermost function; where that is a closure, the function of the same file that runs it.
+    /// The innermost function. If that is a closure, the function of the same file that runs it.
     pub fn place(&self) -> Option<&Function> {
         let innermost = self.stack.first()?;
         let named = self
@@ -67,18 +69,26 @@ pub fn findings(report: &str) -> Vec<Finding> {
         .collect()
 }
 
-/// The function of a stack frame if it is this package's own.
+/// The function of a stack frame if it belongs to this package or to `keys`.
 fn own_function(frame: &str) -> Option<Function> {
-    let file = format!("{}/{}", element(frame, "dir"), element(frame, "file"));
-    let file = file
-        .strip_prefix(env!("CARGO_MANIFEST_DIR"))?
-        .trim_start_matches('/');
+    let (package, crates) = (PACKAGE, PACKAGE.strip_suffix("lanes")?);
+    let path = format!("{}/{}", element(frame, "dir"), element(frame, "file"));
+    let file = match path.strip_prefix(package) {
+        Some(file) => file.strip_prefix('/')?.to_owned(),
+        None => {
+            let file = path.strip_prefix(crates)?;
+            file.starts_with("keys/").then(|| format!("../{file}"))?
+        }
+    };
     Some(Function {
         name: short_name(element(frame, "fn")),
-        file: file.to_owned(),
+        file,
         line: element(frame, "line").to_owned(),
     })
 }
+
+/// The path of this package.
+const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The last part of a path, without generic parameters.
 fn short_name(path: &str) -> String {
@@ -99,7 +109,7 @@ fn short_name(path: &str) -> String {
     name.unwrap_or_default().to_owned()
 }
 
-/// The content of the first element with this name; nothing if there is none.
+/// The content of the first element with this name; empty if there is none.
 fn element<'a>(text: &'a str, name: &str) -> &'a str {
     elements(text, name).next().unwrap_or_default()
 }
@@ -117,13 +127,17 @@ fn elements<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
 
 #[test]
 fn findings_are_read_with_our_own_functions() {
-    const OWN: &str = env!("CARGO_MANIFEST_DIR");
+    let keys = PACKAGE
+        .strip_suffix("lanes")
+        .expect("the name of this package");
     let report = format!(
         "<valgrindoutput><error><kind>UninitCondition</kind><stack>\
          <frame><fn>is_ok&lt;(), fn(&amp;u8) -&gt; bool&gt;</fn><dir>/rustc/1</dir><file>library/core/result.rs</file></frame>\
-         <frame><fn>{{closure#0}}</fn><dir>{OWN}/src</dir><file>a.rs</file><line>1</line></frame>\
+         <frame><fn>{{closure#0}}</fn><dir>{PACKAGE}/src</dir><file>a.rs</file><line>1</line></frame>\
          <frame><fn>&lt;lanes::A as lanes::B&lt;C&gt;&gt;::run::&lt;D, fn() -&gt; E&gt;</fn>\
-         <dir>{OWN}/src</dir><file>a.rs</file><line>2</line></frame>\
+         <dir>{PACKAGE}/src</dir><file>a.rs</file><line>2</line></frame>\
+         <frame><fn>new</fn><dir>{keys}keys/src</dir><file>ec.rs</file><line>3</line></frame>\
+         <frame><fn>poll</fn><dir>{keys}offload/src</dir><file>a.rs</file><line>4</line></frame>\
          </stack><auxwhat>allocated</auxwhat><stack><frame><fn>malloc</fn></frame></stack></error>\
          <errorcounts></errorcounts></valgrindoutput>"
     );
@@ -132,14 +146,18 @@ fn findings_are_read_with_our_own_functions() {
         file: "src/a.rs".to_owned(),
         line: line.to_owned(),
     };
+    let in_keys = Function {
+        file: "../keys/src/ec.rs".to_owned(),
+        ..function("new", "3")
+    };
     let expected = Finding {
         kind: Kind::Branch,
-        stack: vec![function("{closure#0}", "1"), function("run", "2")],
+        stack: vec![function("{closure#0}", "1"), function("run", "2"), in_keys],
     };
     let mut found = findings(&report);
     assert_eq!(found, [expected]);
     assert_eq!(found[0].place(), Some(&function("run", "2")));
-    // A closure from elsewhere is not excused by what it was inlined into.
+    // A closure from another file is not excused by the function that it was inlined into.
     found[0].stack[0].file = "src/b.rs".to_owned();
     assert_eq!(found[0].place(), found[0].stack.first());
 }

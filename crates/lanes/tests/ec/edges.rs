@@ -1,11 +1,13 @@
-//! Smallest and largest scalars, points that make additions exceptional, and what must be refused.
+//! The smallest and largest scalars, points that make additions exceptional, and operands that must
+//! be refused.
 
 use openssl::bn::BigNum;
+use slipstream_keys::ec::{KeyError, PrivateKey};
 use slipstream_lanes::ec::{
-    Curve, OperationError, SharedSecret, Sign, SigningKey, check_point, nonces, offered,
-    shared_secrets, sign, sign_batch,
+    Curve, Nonce, PreparedKey, PreparedNonce, SharedSecret, Signature, check_point, nonces,
+    offered, shared_secrets, signatures,
 };
-use slipstream_lanes::{Backend, LANES};
+use slipstream_lanes::{Backend, LANES, OperationError};
 
 use crate::reference::Reference;
 use crate::{Signing, backends, compute_public_keys, compute_shared_secrets, compute_signatures};
@@ -75,7 +77,7 @@ fn private_keys_out_of_range() {
         let peer = reference.public_key(&reference.scalar(7));
         let (good, wrong) = scalars_and_outcomes(&reference, curve);
         for backend in backends() {
-            // Wrong ones among good ones, which must not suffer.
+            // Wrong keys beside good ones, which must not be affected.
             let mut privates: Vec<Vec<u8>> = Vec::new();
             let mut expected = Vec::new();
             for (scalar, error) in &wrong {
@@ -100,22 +102,10 @@ fn private_keys_out_of_range() {
         }
         for (scalar, error) in &wrong {
             let expected = match error {
-                OperationError::NonceOutOfRange => OperationError::PrivateKeyOutOfRange,
-                other => *other,
+                OperationError::NonceOutOfRange => KeyError::OutOfRange,
+                _ => KeyError::Length,
             };
-            assert_eq!(SigningKey::new(curve, scalar).map(|_| ()), Err(expected));
-        }
-    }
-}
-
-#[test]
-fn a_signing_key_gives_back_what_it_was_made_of() {
-    for curve in Curve::ALL {
-        let reference = Reference::new(curve);
-        let extremes = [1, 2, -1, -2].map(|count| reference.scalar(count));
-        for private in extremes.into_iter().chain([reference.random_scalar()]) {
-            let key = SigningKey::new(curve, &private).expect("in range");
-            assert_eq!(*key.private(), private, "{curve:?}");
+            assert_eq!(PrivateKey::new(curve, scalar).map(drop), Err(expected));
         }
     }
 }
@@ -143,14 +133,16 @@ fn smallest_and_largest_nonces_and_those_out_of_range() {
             let found = compute_signatures(backend, curve, &refused);
             for (found, (nonce, error)) in found.into_iter().zip(&wrong) {
                 assert_eq!(found, Err(*error));
-                assert!(nonces(backend, curve, &[nonce])[0].is_none());
+                let (outcome, prepared) = prepare_nonces(backend, curve, &[nonce]).remove(0);
+                assert_eq!(outcome, Err(*error));
+                assert!(prepared.is_none());
             }
         }
     }
 }
 
 #[test]
-fn nonces_stand_in_order() {
+fn nonces_are_prepared_in_their_order() {
     for curve in Curve::ALL {
         let reference = Reference::new(curve);
         let scalars = [
@@ -160,13 +152,20 @@ fn nonces_stand_in_order() {
         ];
         let scalars: Vec<&[u8]> = scalars.iter().map(Vec::as_slice).collect();
         for backend in backends() {
-            let made = nonces(backend, curve, &scalars);
-            let usable: Vec<bool> = made.iter().map(Option::is_some).collect();
+            let (outcomes, prepared): (Vec<_>, Vec<_>) =
+                prepare_nonces(backend, curve, &scalars).into_iter().unzip();
             assert_eq!(
-                usable,
-                [true, false, true, false, false, false, false, false]
+                outcomes,
+                [Ok(()), Err(OperationError::NonceOutOfRange), Ok(())]
             );
-            assert!(made.iter().flatten().all(|nonce| nonce.curve() == curve));
+            let usable: Vec<bool> = prepared.iter().map(Option::is_some).collect();
+            assert_eq!(usable, [true, false, true]);
+            assert!(
+                prepared
+                    .iter()
+                    .flatten()
+                    .all(|nonce| nonce.curve() == curve)
+            );
         }
     }
 }
@@ -202,7 +201,7 @@ fn digests_of_any_length() {
     }
 }
 
-/// e + r d = 0 modulo n makes s zero.
+/// If e + r d = 0 modulo n, then s is zero.
 #[test]
 fn a_signature_of_zero_is_refused() {
     for curve in Curve::ALL {
@@ -225,13 +224,13 @@ fn a_signature_of_zero_is_refused() {
         };
         for backend in backends() {
             let found = compute_signatures(backend, curve, std::slice::from_ref(&signing));
-            assert_eq!(found, [Err(OperationError::Retry)]);
+            assert_eq!(found, [Err(OperationError::UnusableNonce)]);
         }
     }
 }
 
 #[test]
-fn points_that_are_none() {
+fn bytes_that_are_no_point_are_refused() {
     for curve in Curve::ALL {
         let reference = Reference::new(curve);
         let private = reference.random_scalar();
@@ -276,7 +275,7 @@ fn points_that_are_none() {
             with(x, &vec![0xff; bytes]),
             with(y, x),
         ];
-        // A point of the curve whose x is so small that x + p still fits: x = 0, or the first one after it.
+        // A point of the curve whose x is so small that x + p still fits: the first from x = 0 on.
         let small = (0..)
             .map(|x| reference.bytes(&BigNum::from_u32(x).expect("memory")))
             .find_map(|x| Some((reference.y_of(&[&[2], &x[..]].concat())?, x)))
@@ -291,7 +290,7 @@ fn points_that_are_none() {
             assert!(!check_point(curve, point), "{curve:?} {point:02x?}");
         }
         for backend in backends() {
-            // Each beside a good one.
+            // Each wrong point is beside a good one.
             let peers: Vec<Vec<u8>> = wrong
                 .iter()
                 .flat_map(|point| [point.clone(), good.clone()])
@@ -324,37 +323,53 @@ fn wrong_lengths() {
                     secret: &mut secret,
                 }],
             );
-            assert_eq!(outcomes[..], [Err(OperationError::Length)]);
+            assert_eq!(outcomes[..], [Err(OperationError::OutputLength)]);
             assert!(secret.iter().all(|byte| *byte == 0));
 
-            let key = SigningKey::new(curve, &private).expect("a key");
+            let key = PrivateKey::new(curve, &private).expect("a key");
+            let key = PreparedKey::new(&key);
             assert_eq!(key.curve(), curve);
             let mut signature = vec![0xa5; 2 * length];
-            let mut operation = [Sign {
+            let mut operation = [Signature {
                 key: &key,
                 digest: &[1; 32],
                 nonce: &private,
                 signature: &mut signature,
             }];
-            let outcomes = sign_batch(backend, curve, &mut operation);
-            assert_eq!(outcomes[..], [Err(OperationError::Length)]);
+            let outcomes = signatures(backend, curve, &mut operation);
+            assert_eq!(outcomes[..], [Err(OperationError::OutputLength)]);
             assert!(signature.iter().all(|byte| *byte == 0));
         }
     }
 }
 
 #[test]
-#[should_panic(expected = "another curve")]
+#[should_panic(expected = "a key of another curve")]
+fn a_signature_with_a_key_of_another_curve() {
+    let key = PrivateKey::new(Curve::P256, &[1; 32]).expect("a key");
+    let mut operation = [Signature {
+        key: &PreparedKey::new(&key),
+        digest: &[0; 32],
+        nonce: &[1; 48],
+        signature: &mut [0; 96],
+    }];
+    let _ = signatures(Backend::Portable, Curve::P384, &mut operation);
+}
+
+#[test]
+#[should_panic(expected = "a key of another curve")]
 fn a_nonce_of_another_curve() {
-    let key = SigningKey::new(Curve::P256, &[1; 32]).expect("a key");
-    let [nonce, ..] = nonces(Backend::Portable, Curve::P384, &[&[1; 48]]);
-    let _ = sign(&key, &[0; 32], nonce.expect("a nonce"), &mut [0; 64]);
+    let key = PrivateKey::new(Curve::P256, &[1; 32]).expect("a key");
+    let key = PreparedKey::new(&key);
+    let (_, nonce) = prepare_nonces(Backend::Portable, Curve::P384, &[&[1; 48]]).remove(0);
+    let nonce = nonce.expect("a nonce");
+    let _ = nonce.sign(&key, &[0; 32], &mut [0; 64]);
 }
 
 #[test]
 #[should_panic(expected = "one to eight")]
 fn nine_operations() {
-    nonces(Backend::Portable, Curve::P256, &[&[1; 32][..]; LANES + 1]);
+    prepare_nonces(Backend::Portable, Curve::P256, &[&[1; 32][..]; LANES + 1]);
 }
 
 #[test]
@@ -365,7 +380,24 @@ fn lengths_and_backends() {
     assert_eq!(Backend::ALL.map(offered), [true, false, true]);
 }
 
-/// A private key in range, and scalars that are refused with the error for a nonce.
+/// Prepares nonces, and returns the outcome and the output of each.
+fn prepare_nonces(
+    backend: Backend,
+    curve: Curve,
+    scalars: &[&[u8]],
+) -> Vec<(Result<(), OperationError>, Option<PreparedNonce>)> {
+    let mut prepared: Vec<Option<PreparedNonce>> = scalars.iter().map(|_| None).collect();
+    let mut operations: Vec<Nonce<'_>> = scalars
+        .iter()
+        .zip(&mut prepared)
+        .map(|(scalar, prepared)| Nonce { scalar, prepared })
+        .collect();
+    let outcomes = nonces(backend, curve, &mut operations);
+    assert_eq!(outcomes.len(), scalars.len());
+    outcomes.iter().copied().zip(prepared).collect()
+}
+
+/// A private key in range, and scalars that are refused, each with the error for a nonce.
 fn scalars_and_outcomes(
     reference: &Reference,
     curve: Curve,
@@ -379,9 +411,9 @@ fn scalars_and_outcomes(
         (reference.bytes(&order), OperationError::NonceOutOfRange),
         (reference.bytes(&above), OperationError::NonceOutOfRange),
         (vec![0xff; curve.bytes()], OperationError::NonceOutOfRange),
-        (Vec::new(), OperationError::Length),
-        (good[1..].to_vec(), OperationError::Length),
-        ([&[0], &good[..]].concat(), OperationError::Length),
+        (Vec::new(), OperationError::InputLength),
+        (good[1..].to_vec(), OperationError::InputLength),
+        ([&[0], &good[..]].concat(), OperationError::InputLength),
     ];
     (good, wrong)
 }

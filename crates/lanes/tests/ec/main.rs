@@ -1,15 +1,19 @@
-//! P-256 and P-384 against OpenSSL and published vectors, for every backend that offers them.
+//! P-256 and P-384 compared with OpenSSL and published vectors, for every backend that offers them.
 
+#[cfg(feature = "system-openssl")]
 mod edges;
+#[cfg(feature = "system-openssl")]
 mod random;
+#[cfg(feature = "system-openssl")]
 mod reference;
 mod vectors;
 
+use slipstream_keys::ec::PrivateKey;
 use slipstream_lanes::ec::{
-    Curve, OperationError, PublicKey, SharedSecret, Sign, SigningKey, offered, public_keys,
-    shared_secrets, sign_batch,
+    Curve, PreparedKey, PublicKey, SharedSecret, Signature, offered, public_keys, shared_secrets,
+    signatures,
 };
-use slipstream_lanes::{Backend, LANES};
+use slipstream_lanes::{Backend, LANES, OperationError};
 
 type Outcome<T> = Result<T, OperationError>;
 
@@ -67,7 +71,7 @@ fn compute_shared_secrets(
         .collect()
 }
 
-/// A signature to be computed.
+/// A signature to compute.
 struct Signing {
     private: Vec<u8>,
     digest: Vec<u8>,
@@ -81,29 +85,32 @@ fn compute_signatures(
     signings: &[Signing],
 ) -> Vec<Outcome<Vec<u8>>> {
     let batch = |signings: &[Signing]| {
-        let keys: Vec<SigningKey> = signings
+        let keys: Vec<PreparedKey> = signings
             .iter()
-            .map(|signing| SigningKey::new(curve, &signing.private).expect("a private key"))
+            .map(|signing| {
+                let key = PrivateKey::new(curve, &signing.private).expect("a private key");
+                PreparedKey::new(&key)
+            })
             .collect();
         let mut outputs = vec![vec![0xa5; 2 * curve.bytes()]; signings.len()];
-        let mut operations: Vec<Sign<'_>> = signings
+        let mut operations: Vec<Signature<'_>> = signings
             .iter()
             .zip(&keys)
             .zip(&mut outputs)
-            .map(|((signing, key), signature)| Sign {
+            .map(|((signing, key), signature)| Signature {
                 key,
                 digest: &signing.digest,
                 nonce: &signing.nonce,
                 signature,
             })
             .collect();
-        let outcomes = sign_batch(backend, curve, &mut operations);
+        let outcomes = signatures(backend, curve, &mut operations);
         collect(&outcomes, outputs)
     };
     signings.chunks(LANES).flat_map(batch).collect()
 }
 
-/// The outputs of the operations that succeeded; those of the others must be zero.
+/// The outputs of the operations that succeeded. Those of the others must be zero.
 fn collect(outcomes: &[Outcome<()>], outputs: Vec<Vec<u8>>) -> Vec<Outcome<Vec<u8>>> {
     assert_eq!(outcomes.len(), outputs.len());
     outcomes

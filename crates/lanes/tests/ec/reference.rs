@@ -1,4 +1,4 @@
-//! The same by OpenSSL.
+//! The same operations by OpenSSL.
 
 use openssl::bn::{BigNum, BigNumContext, BigNumRef};
 use openssl::ec::{EcGroup, EcKey, EcPoint, EcPointRef, PointConversionForm};
@@ -64,7 +64,7 @@ impl Reference {
         self.bytes(&number)
     }
 
-    /// A number as long as the curve's scalars.
+    /// A number in as many bytes as a scalar of the curve.
     pub fn bytes(&self, number: &BigNumRef) -> Vec<u8> {
         number
             .to_vec_padded(self.curve.bytes() as i32)
@@ -90,7 +90,7 @@ impl Reference {
         self.point_bytes(&point)[1..1 + self.curve.bytes()].to_vec()
     }
 
-    /// Whether a signature, r and then s, is that of a digest.
+    /// Returns true if `signature`, r and then s, is a signature of the digest.
     pub fn verifies(&self, public: &[u8], digest: &[u8], signature: &[u8]) -> bool {
         let (r, s) = signature.split_at(self.curve.bytes());
         let [r, s] = [r, s].map(|half| BigNum::from_slice(half).expect("memory"));
@@ -99,7 +99,7 @@ impl Reference {
         signature.verify(digest, &key).expect("an answer")
     }
 
-    /// The y of a compressed point, if there is such a point.
+    /// The y of a compressed point, if there is a point.
     pub fn y_of(&self, compressed: &[u8]) -> Option<Vec<u8>> {
         let point = EcPoint::from_bytes(&self.group, compressed, &mut context()).ok()?;
         Some(self.point_bytes(&point)[1 + self.curve.bytes()..].to_vec())

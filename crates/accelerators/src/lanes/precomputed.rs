@@ -1,0 +1,313 @@
+//! Precomputed values: ephemeral key pairs and ECDSA nonces.
+//!
+//! They do not depend on the connection that will use them, so they are computed eight at a time
+//! before they are needed, and each is used once. They lie in memory that is wiped on fork (see
+//! `pool`), belong to the accelerator of one thread, and are drawn from the system's generator. A
+//! pool is filled with one batch when something is taken from it while it is empty, and further
+//! while the event loop is about to sleep.
+
+use std::io;
+
+use slipstream_keys::ec::{self as keys_ec, Curve};
+use slipstream_keys::{Group, Operand};
+use slipstream_lanes::ec::{self, PreparedNonce};
+use slipstream_lanes::{Backend, LANES, x25519};
+use slipstream_offload::costs::{Cost, measure};
+use slipstream_offload::{Kind, Operation, Output};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing, zeroize_stack};
+
+use super::forms;
+use super::key_pair::{self, Room, draw};
+use super::pool::Pool;
+
+/// Computes the tables that all processes which are forked from this one can share: multiples of
+/// base points.
+pub fn prepare_tables(backend: Backend) {
+    if !ec::offered(backend) {
+        return;
+    }
+    for curve in Curve::ALL {
+        let mut one = vec![0; curve.bytes()];
+        one[curve.bytes() - 1] = 1;
+        let mut public = vec![0; curve.point_bytes()];
+        let mut operation = [ec::PublicKey {
+            private: &one,
+            public: &mut public,
+        }];
+        // Only the tables are wanted.
+        let _ = ec::public_keys(backend, curve, &mut operation);
+    }
+}
+
+/// The pools of one thread.
+pub(super) struct Precomputed {
+    backend: Backend,
+    entries: usize,
+    x25519: Stock<X25519Pair>,
+    p256: Stock<P256Pair>,
+    p384: Stock<P384Pair>,
+    p256_nonces: Stock<P256Nonce>,
+    p384_nonces: Stock<P384Nonce>,
+}
+
+impl Precomputed {
+    /// Empty pools of `entries` entries each, to be filled by `backend`. `None` if the backend
+    /// computes no curves, or if a batch does not fit.
+    pub(super) fn new(backend: Backend, entries: usize) -> Option<Self> {
+        let offered = x25519::offered(backend) && ec::offered(backend);
+        (offered && entries >= LANES).then(|| Self {
+            backend,
+            entries,
+            x25519: Stock::Untouched,
+            p256: Stock::Untouched,
+            p384: Stock::Untouched,
+            p256_nonces: Stock::Untouched,
+            p384_nonces: Stock::Untouched,
+        })
+    }
+
+    /// Computes `operation` from a precomputed value. `None` if it is of another kind, or if the
+    /// system's generator fails.
+    pub(super) fn compute(&mut self, operation: &Operation) -> Option<Output> {
+        match operation {
+            Operation::KeyPair(group) => self.key_pair(*group),
+            Operation::Ecdsa { key, digest } => self.sign(key.value()?, digest.as_slice()),
+            _ => None,
+        }
+    }
+
+    /// Adds a batch to every pool that has been used and has room for one. For a moment at which
+    /// nothing waits.
+    pub(super) fn top_up(&mut self) {
+        self.x25519.top_up(self.backend);
+        self.p256.top_up(self.backend);
+        self.p384.top_up(self.backend);
+        self.p256_nonces.top_up(self.backend);
+        self.p384_nonces.top_up(self.backend);
+    }
+
+    fn key_pair(&mut self, group: Group) -> Option<Output> {
+        let (backend, entries) = (self.backend, self.entries);
+        Some(match group {
+            Group::X25519 => self.x25519.take(backend, entries)?.output(),
+            Group::P256 => self.p256.take(backend, entries)?.output(),
+            Group::P384 => self.p384.take(backend, entries)?.output(),
+        })
+    }
+
+    /// r and s. `None` also if another nonce is needed, all but never.
+    fn sign(&mut self, key: &keys_ec::PrivateKey, digest: &[u8]) -> Option<Output> {
+        let (backend, entries) = (self.backend, self.entries);
+        let nonce = match key.curve() {
+            Curve::P256 => self.p256_nonces.take(backend, entries)?.0,
+            Curve::P384 => self.p384_nonces.take(backend, entries)?.0,
+        };
+        sign(nonce, key, digest)
+    }
+}
+
+fn sign(nonce: PreparedNonce, key: &keys_ec::PrivateKey, digest: &[u8]) -> Option<Output> {
+    let mut output = Operand::zeroed(Kind::Ecdsa(key.curve()).output_bytes());
+    let signed = nonce.sign(forms::ec_form(key), digest, output.as_mut_slice());
+    signed.ok().map(|()| output)
+}
+
+/// The cost of a key pair out of a batch of `backend`, which computes in `group`.
+pub(super) fn key_pairs_cost(backend: Backend, group: Group) -> Cost {
+    let mut pairs = vec![Operand::zeroed(Kind::KeyPair(group).output_bytes()); LANES];
+    let mut is_made = true;
+    let cost = measure(|| {
+        let mut rooms: Vec<Room<'_>> = pairs
+            .iter_mut()
+            .map(|pair| {
+                let (private, public) = pair.as_mut_slice().split_at_mut(group.private_bytes());
+                Room { private, public }
+            })
+            .collect();
+        is_made &= key_pair::generate(backend, group, &mut rooms).is_ok();
+    });
+    match is_made {
+        true => Cost::Known(cost / LANES as u32),
+        false => Cost::Unknown,
+    }
+}
+
+/// The cost of a signature of `backend`, which computes on `curve`: with its share of a batch of
+/// nonces.
+pub(super) fn signatures_cost(backend: Backend, curve: Curve) -> Cost {
+    let Ok(key) = keys_ec::PrivateKey::new(curve, &vec![1; curve.bytes()]) else {
+        return Cost::Unknown;
+    };
+    let digest = vec![1; curve.bytes()];
+    let mut signatures = 0;
+    let mut is_made = true;
+    let cost = measure(|| {
+        let count = |nonce| signatures += usize::from(sign(nonce, &key, &digest).is_some());
+        let made = match curve {
+            Curve::P256 => make_nonces::<32>(backend, curve, &mut { count }),
+            Curve::P384 => make_nonces::<48>(backend, curve, &mut { count }),
+        };
+        is_made &= made.is_ok();
+    });
+    match is_made && signatures > 0 {
+        true => Cost::Known(cost / LANES as u32),
+        false => Cost::Unknown,
+    }
+}
+
+/// A pool, made when something is first taken from it.
+enum Stock<T: Precompute> {
+    Untouched,
+    /// There was no memory for it.
+    Unavailable,
+    Pool(Pool<T>),
+}
+
+impl<T: Precompute> Stock<T> {
+    fn take(&mut self, backend: Backend, entries: usize) -> Option<T> {
+        if let Stock::Untouched = self {
+            *self = Pool::new(entries).map_or(Stock::Unavailable, Stock::Pool);
+        }
+        let Stock::Pool(pool) = self else {
+            return None;
+        };
+        if pool.len() == 0 {
+            fill(pool, backend).ok()?;
+            zeroize_stack::<FILL_STACK>();
+        }
+        pool.take()
+    }
+
+    fn top_up(&mut self, backend: Backend) {
+        if let Stock::Pool(pool) = self
+            && pool.room() >= LANES
+        {
+            // If the generator fails, the next take fails too.
+            let _ = fill(pool, backend);
+            zeroize_stack::<FILL_STACK>();
+        }
+    }
+}
+
+/// Stack on which values lie before they are in their pool, in bytes.
+const FILL_STACK: usize = 16 * 1024;
+
+/// In a frame of its own, so that all copies lie where the stack is wiped.
+#[inline(never)]
+fn fill<T: Precompute>(pool: &mut Pool<T>, backend: Backend) -> io::Result<()> {
+    T::make(backend, &mut |value| pool.put(value))
+}
+
+/// A value that is computed eight at a time.
+trait Precompute: Sized {
+    /// Makes up to eight values, as many as random scalars are in range: all but once in 2^32
+    /// times.
+    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()>;
+}
+
+#[derive(Zeroize, ZeroizeOnDrop)]
+struct Pair<const PRIVATE: usize, const PUBLIC: usize> {
+    private: [u8; PRIVATE],
+    public: [u8; PUBLIC],
+}
+
+type X25519Pair = Pair<{ x25519::KEY_BYTES }, { x25519::KEY_BYTES }>;
+type P256Pair = Pair<32, 65>;
+type P384Pair = Pair<48, 97>;
+
+impl<const PRIVATE: usize, const PUBLIC: usize> Pair<PRIVATE, PUBLIC> {
+    fn zeroed() -> Self {
+        Self {
+            private: [0; PRIVATE],
+            public: [0; PUBLIC],
+        }
+    }
+
+    /// The private key and then the public key.
+    fn output(&self) -> Output {
+        let mut output = Operand::zeroed(PRIVATE + PUBLIC);
+        let (private, public) = output.as_mut_slice().split_at_mut(PRIVATE);
+        private.copy_from_slice(&self.private);
+        public.copy_from_slice(&self.public);
+        output
+    }
+}
+
+fn make_pairs<const PRIVATE: usize, const PUBLIC: usize>(
+    backend: Backend,
+    group: Group,
+    put: &mut dyn FnMut(Pair<PRIVATE, PUBLIC>),
+) -> io::Result<()> {
+    let mut pairs: [Pair<PRIVATE, PUBLIC>; LANES] = std::array::from_fn(|_| Pair::zeroed());
+    let mut rooms = pairs.each_mut().map(|pair| Room {
+        private: &mut pair.private,
+        public: &mut pair.public,
+    });
+    let made = key_pair::generate(backend, group, &mut rooms)?;
+    for (pair, is_made) in pairs.into_iter().zip(made) {
+        if is_made {
+            put(pair);
+        }
+    }
+    Ok(())
+}
+
+impl Precompute for X25519Pair {
+    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
+        make_pairs(backend, Group::X25519, put)
+    }
+}
+
+impl Precompute for P256Pair {
+    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
+        make_pairs(backend, Group::P256, put)
+    }
+}
+
+impl Precompute for P384Pair {
+    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
+        make_pairs(backend, Group::P384, put)
+    }
+}
+
+/// A nonce of P-256: the curves differ in type, so that one cannot be taken for the other.
+struct P256Nonce(PreparedNonce);
+
+/// A nonce of P-384.
+struct P384Nonce(PreparedNonce);
+
+/// Nonces by rejection sampling (FIPS 186-5, appendix A.3.2).
+fn make_nonces<const BYTES: usize>(
+    backend: Backend,
+    curve: Curve,
+    put: &mut dyn FnMut(PreparedNonce),
+) -> io::Result<()> {
+    let mut scalars = Zeroizing::new([[0; BYTES]; LANES]);
+    for scalar in scalars.iter_mut() {
+        draw(scalar)?;
+    }
+    let mut prepared = [const { None }; LANES];
+    let mut operations = scalars.iter().zip(&mut prepared);
+    let mut operations: [ec::Nonce<'_>; LANES] = std::array::from_fn(|_| {
+        let (scalar, prepared) = operations.next().expect("one for each lane");
+        ec::Nonce { scalar, prepared }
+    });
+    // Those that failed have prepared nothing.
+    let _ = ec::nonces(backend, curve, &mut operations);
+    for nonce in prepared.into_iter().flatten() {
+        put(nonce);
+    }
+    Ok(())
+}
+
+impl Precompute for P256Nonce {
+    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
+        make_nonces::<32>(backend, Curve::P256, &mut |nonce| put(P256Nonce(nonce)))
+    }
+}
+
+impl Precompute for P384Nonce {
+    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
+        make_nonces::<48>(backend, Curve::P384, &mut |nonce| put(P384Nonce(nonce)))
+    }
+}

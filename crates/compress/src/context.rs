@@ -1,40 +1,39 @@
-//! What the sessions of one thread share.
+//! State that the sessions of one thread share.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use slipstream_offload::{Class, instance};
 
-use crate::chunk::{Compressor, bound};
-use crate::{Method, Stream};
+use crate::{Compressor, Method, Stream};
 
-/// Streams that are kept for the next responses.
+/// The most streams that are kept for the next responses.
 const STREAMS: usize = 16;
 
-/// Compressors, and memory that is used again. One for each thread.
+/// Compressors and reusable memory of the sessions of one thread.
 pub struct Context {
-    requests: usize,
+    max_in_flight: usize,
     chunk_bytes: usize,
     has_device: bool,
     compressor: Compressor,
-    /// Where chunks are compressed before their length is known.
+    /// Output of a chunk until its length is known.
     scratch: Vec<u8>,
-    /// For the content of chunks.
+    /// Memory for the content of chunks.
     buffers: Vec<Vec<u8>>,
     streams: Streams,
     turn: u64,
-    /// Sessions that were begun in this turn.
+    /// The number of sessions that began in this turn.
     begun: usize,
-    /// Responses that are under way in chunks.
+    /// Cloned once for each response that is being compressed in chunks.
     pipelines: Rc<()>,
 }
 
 impl Context {
-    /// `requests` chunks may be in flight at the device at most, of at most `chunk_bytes` each: as many, and as long, as the
-    /// instance has buffers. There is no device until [`set_device`](Self::set_device) says so.
-    pub fn new(requests: usize, chunk_bytes: usize) -> Self {
+    /// Makes a context without a device. At most `max_in_flight` chunks may be in flight later, of
+    /// at most `chunk_bytes` each: the number and the length of the instance's buffers.
+    pub fn new(max_in_flight: usize, chunk_bytes: usize) -> Self {
         Self {
-            requests,
+            max_in_flight,
             chunk_bytes,
             has_device: false,
             compressor: Compressor::new(),
@@ -47,14 +46,14 @@ impl Context {
         }
     }
 
-    /// Whether this thread's instance has a device that compresses. While it has none, nothing is submitted, and sessions that
-    /// are begun are compressed as one stream each.
-    pub fn set_device(&mut self, present: bool) {
-        self.has_device = present;
+    /// Tells if this thread's instance has a device that compresses. While it has none, nothing is
+    /// submitted, and each session that begins is compressed as one stream.
+    pub fn set_device(&mut self, is_present: bool) {
+        self.has_device = is_present;
     }
 
-    /// The event loop has looked for events: sessions that are begun from now on, before it looks again, have all been
-    /// waiting at the same time.
+    /// Begins a turn of the event loop, after it has looked for events. Sessions of the same turn
+    /// have all been waiting at the same time.
     pub fn begin_turn(&mut self) {
         self.turn += 1;
         self.begun = 0;
@@ -64,41 +63,41 @@ impl Context {
         self.has_device
     }
 
-    pub(crate) fn requests(&self) -> usize {
-        self.requests
+    pub(crate) fn max_in_flight(&self) -> usize {
+        self.max_in_flight
     }
 
     pub(crate) fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }
 
-    /// Counts a session that begins. Returns the turn in which it does.
+    /// Counts a session that begins. Returns the current turn.
     pub(crate) fn begin_session(&mut self) -> u64 {
         self.begun += 1;
         self.turn
     }
 
-    /// Whether several sessions were begun in `turn`, which is not over.
+    /// Returns true if `turn` is the current one, and several sessions began in it.
     pub(crate) fn is_shared(&self, turn: u64) -> bool {
         turn == self.turn && self.begun > 1
     }
 
-    /// Counts a response that is compressed in chunks, as long as what this returns is kept.
+    /// Counts a response that is compressed in chunks until the returned token is dropped.
     pub(crate) fn begin_pipeline(&self) -> Rc<()> {
         self.pipelines.clone()
     }
 
-    /// How many responses are under way in chunks.
+    /// The number of responses that are being compressed in chunks.
     pub(crate) fn pipelines(&self) -> usize {
         Rc::strong_count(&self.pipelines) - 1
     }
 
-    /// A stream that has begun; it comes back when it is dropped.
+    /// Takes a stream at the beginning of a response. It returns to the context when it is dropped.
     pub(crate) fn stream(&mut self, method: Method) -> PooledStream {
         let mut kept = self.streams.0.borrow_mut();
-        let stream = match kept.iter().position(|stream| stream.fits(method)) {
-            Some(place) => {
-                let mut stream = kept.swap_remove(place);
+        let stream = match kept.iter().position(|stream| stream.can_reuse(method)) {
+            Some(index) => {
+                let mut stream = kept.swap_remove(index);
                 stream.reset(method);
                 stream
             }
@@ -111,20 +110,20 @@ impl Context {
         }
     }
 
-    /// An empty buffer for content.
+    /// Takes an empty buffer for content.
     pub(crate) fn buffer(&mut self) -> Vec<u8> {
         self.buffers.pop().unwrap_or_default()
     }
 
     /// Keeps the memory of content that has been compressed.
-    pub(crate) fn keep(&mut self, mut content: Vec<u8>) {
-        if self.buffers.len() < self.requests {
+    pub(crate) fn recycle(&mut self, mut content: Vec<u8>) {
+        if self.buffers.len() < self.max_in_flight {
             content.clear();
             self.buffers.push(content);
         }
     }
 
-    /// A chunk compressed here, with room for `extra` bytes more.
+    /// Compresses a chunk on this core. The output has capacity for `extra` bytes more.
     pub(crate) fn compress(
         &mut self,
         method: Method,
@@ -133,7 +132,7 @@ impl Context {
         extra: usize,
     ) -> Vec<u8> {
         self.scratch.clear();
-        self.scratch.reserve(bound(method, content.len()));
+        self.scratch.reserve(method.bound(content.len()));
         self.compressor
             .compress(method, content, is_last, &mut self.scratch);
         let mut chunk = Vec::with_capacity(self.scratch.len() + extra);
@@ -142,7 +141,7 @@ impl Context {
     }
 }
 
-/// How many chunks of this thread the device has, those included whose session has gone away.
+/// The number of chunks of this thread that are in flight, including those of dropped sessions.
 pub(crate) fn in_flight() -> usize {
     instance::with(|instance| instance.in_flight(Class::Compression)).unwrap_or(0)
 }
@@ -150,9 +149,9 @@ pub(crate) fn in_flight() -> usize {
 #[derive(Clone, Default)]
 struct Streams(Rc<RefCell<Vec<Stream>>>);
 
-/// A stream of the context's, which its session may outlive.
+/// A stream of a context. It may outlive the context.
 pub(crate) struct PooledStream {
-    /// Taken when this is dropped.
+    /// `None` only while this is dropped.
     stream: Option<Stream>,
     streams: Streams,
 }

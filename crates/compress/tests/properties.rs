@@ -7,23 +7,23 @@ use common::{Material, Random, decoded};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use slipstream_deflate::{Coding, Context, Method, Mode, Place, Session, Settings};
+use slipstream_compress::{CODECS, Context, GZIP, Method, Mode, Offload, Session, Settings, ZSTD};
 
-/// What a stream in software may put out at once when it is flushed: what it keeps to itself otherwise.
+/// The most output of a stream when it is flushed, in bytes: content that it has kept so far.
 const STREAM_KEEPS: usize = 300 << 10;
 
 fn methods() -> impl Strategy<Value = Method> {
     let methods = [
-        (Coding::Deflate, 1),
-        (Coding::Deflate, 2),
-        (Coding::Deflate, 3),
-        (Coding::Deflate, 6),
-        (Coding::Zstd, 1),
-        (Coding::Zstd, 3),
+        (GZIP, 1),
+        (GZIP, 2),
+        (GZIP, 3),
+        (GZIP, 6),
+        (ZSTD, 1),
+        (ZSTD, 3),
     ];
     select(
         methods
-            .map(|(coding, level)| Method::new(coding, level).expect("a level"))
+            .map(|(codec, level)| Method::new(codec, level).expect("a level"))
             .to_vec(),
     )
 }
@@ -36,11 +36,11 @@ prop_compose! {
         rest in 0..1000_usize,
         threshold in select(vec![0, 5000, 20_000]),
         block_bytes in select(vec![0, 1000, 32_768]),
-        place in select(vec![Place::Software, Place::Failover, Place::Device]),
+        offload in select(vec![Offload::Software, Offload::Failover, Offload::Device]),
         mode in select(vec![Mode::Asynchronous, Mode::Pipelined]),
     ) -> Settings {
         let stream_bytes = chunk_bytes * chunks + rest;
-        Settings { method, chunk_bytes, stream_bytes, threshold, block_bytes, place, mode }
+        Settings { method, chunk_bytes, stream_bytes, threshold, block_bytes, offload, mode }
     }
 }
 
@@ -114,12 +114,12 @@ proptest! {
         }
         prop_assert_eq!(session.totals().output, output.len() as u64);
         prop_assert_eq!(session.totals().content, length as u64);
-        prop_assert!(decoded(settings.method.coding(), &output) == content);
+        prop_assert!(decoded(settings.method.codec(), &output) == content);
     }
 
     #[test]
     fn no_header_makes_negotiation_panic(bytes in vec(any::<u8>(), 0..80)) {
-        slipstream_deflate::negotiation::choose(&bytes, &Coding::ALL);
-        slipstream_deflate::negotiation::forbids_transformation(&bytes);
+        slipstream_compress::negotiation::choose(&bytes, CODECS);
+        slipstream_compress::negotiation::forbids_transformation(&bytes);
     }
 }

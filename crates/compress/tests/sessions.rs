@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use common::device::{Answering, Behaviour, Installed, Job, in_flight, poll};
 use common::{Material, Random, decoded, inflate_beginning};
-use slipstream_deflate::{Coding, Context, Method, Mode, Place, Session, Settings, Totals};
+use slipstream_compress::{Context, GZIP, Method, Mode, Offload, Session, Settings, Totals, ZSTD};
 use slipstream_offload::instance;
 
 const CHUNK: usize = 16 << 10;
@@ -17,7 +17,7 @@ const SETTINGS: Settings = Settings {
     stream_bytes: 4 * CHUNK,
     threshold: CHUNK,
     block_bytes: 8 << 10,
-    place: Place::Device,
+    offload: Offload::Device,
     mode: Mode::Asynchronous,
 };
 
@@ -28,7 +28,7 @@ fn context() -> Context {
 }
 
 fn zstd() -> Method {
-    Method::new(Coding::Zstd, 1).expect("a level")
+    Method::new(ZSTD, 1).expect("a level")
 }
 
 /// One response as an event loop sees it.
@@ -58,7 +58,7 @@ impl<'a> Response<'a> {
         }
     }
 
-    /// Passes up to `most` bytes on, and what has come out; finishes if there are none left.
+    /// Writes up to `most` bytes, takes the output, and finishes if no content is left.
     fn advance(&mut self, most: usize, context: &mut Context) {
         let piece = &self.left[..self.left.len().min(most)];
         let taken = self.session.write(context, &self.job, piece);
@@ -101,7 +101,7 @@ fn whole(settings: Settings, content: &[u8], is_known: bool, context: &mut Conte
     context.begin_turn();
     let response = Response::new(settings, content, is_known, 1, context);
     let (output, totals) = response.complete(context);
-    let back = decoded(settings.method.coding(), &output);
+    let back = decoded(settings.method.codec(), &output);
     assert!(back == content, "{settings:?} {}", content.len());
     assert_eq!(totals.content, content.len() as u64);
     totals
@@ -126,14 +126,14 @@ fn responses_of_every_length_are_whole() {
         300_000,
     ];
     for method in [Method::DEFAULT, zstd()] {
-        for place in [Place::Software, Place::Failover, Place::Device] {
+        for offload in [Offload::Software, Offload::Failover, Offload::Device] {
             for mode in [Mode::Asynchronous, Mode::Pipelined] {
                 for length in lengths {
                     for material in Material::ALL {
                         let content = material.content(length);
                         let settings = Settings {
                             method,
-                            place,
+                            offload,
                             mode,
                             ..SETTINGS
                         };
@@ -147,7 +147,7 @@ fn responses_of_every_length_are_whole() {
 }
 
 #[test]
-fn what_is_short_or_has_no_device_is_one_stream() {
+fn short_responses_and_those_without_a_device_are_one_stream() {
     let device = Installed::new(Behaviour::default());
     let mut context = context();
     let content = Material::Html.content(100_000);
@@ -156,7 +156,7 @@ fn what_is_short_or_has_no_device_is_one_stream() {
         (SETTINGS, CHUNK - 1, false),
         (
             Settings {
-                place: Place::Software,
+                offload: Offload::Software,
                 ..SETTINGS
             },
             100_000,
@@ -164,7 +164,7 @@ fn what_is_short_or_has_no_device_is_one_stream() {
         ),
         (
             Settings {
-                place: Place::Software,
+                offload: Offload::Software,
                 ..SETTINGS
             },
             100_000,
@@ -175,10 +175,10 @@ fn what_is_short_or_has_no_device_is_one_stream() {
         assert_eq!((totals.device_chunks, totals.own_chunks), (0, 0));
     }
     context.set_device(false);
-    for place in [Place::Failover, Place::Device] {
+    for offload in [Offload::Failover, Offload::Device] {
         for mode in [Mode::Asynchronous, Mode::Pipelined] {
             let settings = Settings {
-                place,
+                offload,
                 mode,
                 ..SETTINGS
             };
@@ -190,7 +190,7 @@ fn what_is_short_or_has_no_device_is_one_stream() {
 }
 
 #[test]
-fn the_device_compresses_what_it_is_given() {
+fn the_device_compresses_all_chunks() {
     let device = Installed::new(Behaviour::default());
     let mut context = context();
     let content = Material::Html.content(10 * CHUNK);
@@ -208,7 +208,7 @@ fn a_lone_response_is_shared_with_the_device() {
     let _device = Installed::new(Behaviour::default());
     let mut context = context();
     let settings = Settings {
-        place: Place::Failover,
+        offload: Offload::Failover,
         ..SETTINGS
     };
     let content = Material::Html.content(5 * CHUNK + 5000);
@@ -224,7 +224,7 @@ fn responses_of_one_turn_keep_the_device_busy() {
     });
     let mut context = context();
     let settings = Settings {
-        place: Place::Failover,
+        offload: Offload::Failover,
         ..SETTINGS
     };
     let contents: Vec<_> = (1..40).map(|n| Material::Html.content(n * 7000)).collect();
@@ -250,7 +250,7 @@ fn responses_of_one_turn_keep_the_device_busy() {
                 return true;
             }
             let content = &contents[response.job.0];
-            assert!(decoded(Coding::Deflate, &response.output) == *content);
+            assert!(decoded(GZIP, &response.output) == *content);
             device_chunks += response.session.totals().device_chunks;
             false
         });
@@ -262,7 +262,7 @@ fn responses_of_one_turn_keep_the_device_busy() {
 }
 
 #[test]
-fn what_the_device_does_not_compress_is_compressed_here() {
+fn chunks_that_the_device_fails_to_compress_are_compressed_on_this_core() {
     for answer in Answering::ALL {
         for (mode, method) in [
             (Mode::Asynchronous, Method::DEFAULT),
@@ -290,7 +290,7 @@ fn what_the_device_does_not_compress_is_compressed_here() {
 }
 
 #[test]
-fn a_device_that_turns_out_not_to_be_there_is_done_without() {
+fn a_device_that_refuses_the_first_chunk_is_not_used() {
     let content = Material::Html.content(200_000);
     for is_installed in [true, false] {
         let _device = is_installed.then(|| {
@@ -377,18 +377,18 @@ fn pipelining_waits_for_all_chunks_of_a_stream_at_once() {
         assert_eq!(totals.device_chunks, 12);
         assert_eq!(device.seen().most_at_once, most_at_once);
         assert!(response.session.waited() > std::time::Duration::ZERO);
-        assert!(decoded(Coding::Deflate, &response.output) == content);
+        assert!(decoded(GZIP, &response.output) == content);
     }
 }
 
 #[test]
-fn no_more_is_held_than_may_be() {
+fn no_more_is_held_than_allowed() {
     let _device = Installed::new(Behaviour::default());
     let content = Material::Random.content(1 << 20);
-    for place in [Place::Software, Place::Failover, Place::Device] {
+    for offload in [Offload::Software, Offload::Failover, Offload::Device] {
         for mode in [Mode::Asynchronous, Mode::Pipelined] {
             let settings = Settings {
-                place,
+                offload,
                 mode,
                 ..SETTINGS
             };
@@ -396,7 +396,7 @@ fn no_more_is_held_than_may_be() {
             let mut response = Response::new(settings, &content, true, 1, &mut context);
             let most = settings.stream_bytes + settings.chunk_bytes + 1024;
             while !response.left.is_empty() {
-                // Nothing is taken before nothing more is accepted.
+                // Blocks are taken only when no more content is.
                 let session = &mut response.session;
                 let taken = session.write(&mut context, &response.job, response.left);
                 assert!(session.held() <= most, "{settings:?}: {}", session.held());
@@ -411,29 +411,29 @@ fn no_more_is_held_than_may_be() {
                 }
             }
             let (output, _) = response.complete(&mut context);
-            assert!(decoded(Coding::Deflate, &output) == content);
+            assert!(decoded(GZIP, &output) == content);
         }
     }
 }
 
 #[test]
-fn what_is_flushed_can_be_read() {
+fn flushed_content_can_be_read() {
     let _device = Installed::new(Behaviour {
         polls: 3,
         ..Behaviour::default()
     });
     let content = Material::Html.content(200_000);
-    for place in [Place::Software, Place::Failover, Place::Device] {
+    for offload in [Offload::Software, Offload::Failover, Offload::Device] {
         for mode in [Mode::Asynchronous, Mode::Pipelined] {
             for is_known in [true, false] {
                 let settings = Settings {
-                    place,
+                    offload,
                     mode,
                     ..SETTINGS
                 };
                 let mut context = context();
                 let mut response = Response::new(settings, &content, is_known, 1, &mut context);
-                // Nothing so far: there is nothing to be read.
+                // Without content, a flush has no output.
                 response.session.flush(&mut context, &response.job);
                 response.take();
                 assert!(response.output.is_empty());
@@ -463,7 +463,7 @@ fn what_is_flushed_can_be_read() {
                     );
                 }
                 let (output, _) = response.complete(&mut context);
-                assert!(decoded(Coding::Deflate, &output) == content);
+                assert!(decoded(GZIP, &output) == content);
             }
         }
     }
@@ -480,8 +480,11 @@ fn a_session_can_be_dropped_at_any_time() {
     let mut random = Random(3);
     let content = Material::Html.content(20 * CHUNK);
     for round in 0..200 {
-        let place = [Place::Software, Place::Failover, Place::Device][round % 3];
-        let settings = Settings { place, ..SETTINGS };
+        let offload = [Offload::Software, Offload::Failover, Offload::Device][round % 3];
+        let settings = Settings {
+            offload,
+            ..SETTINGS
+        };
         let is_known = random.below(2) == 0;
         let mut response = Response::new(settings, &content, is_known, round, &mut context);
         for _ in 0..random.below(30) {
@@ -499,7 +502,7 @@ fn a_session_can_be_dropped_at_any_time() {
     for _ in 0..4 {
         poll();
     }
-    assert_eq!(in_flight(), 0, "what was dropped has been answered");
+    assert_eq!(in_flight(), 0, "dropped chunks have been answered");
     whole(SETTINGS, &content, true, &mut context);
 }
 
@@ -512,7 +515,7 @@ fn a_session_may_outlive_its_context_and_its_instance() {
     let content = Material::Html.content(3 * CHUNK);
     let mut first = context();
     let in_software = Settings {
-        place: Place::Software,
+        offload: Offload::Software,
         ..SETTINGS
     };
     let mut responses = [SETTINGS, in_software]
@@ -525,7 +528,7 @@ fn a_session_may_outlive_its_context_and_its_instance() {
     assert!(instance::with(|_| ()).is_none());
     for response in responses {
         let (output, totals) = response.complete(&mut context());
-        assert!(decoded(Coding::Deflate, &output) == content);
+        assert!(decoded(GZIP, &output) == content);
         assert_eq!(totals.device_chunks, 0);
     }
 }

@@ -1,18 +1,20 @@
-//! A device that compresses, or does what devices should not do, as this thread's.
+//! A device for this thread that compresses, or misbehaves.
 
 use std::sync::{Arc, Mutex};
 
-use slipstream_deflate::{Compressor, Method, bound};
-use slipstream_offload::accelerator::{Accelerator, Moment, Request, Response};
+use slipstream_compress::{Compressor, Method};
+use slipstream_offload::accelerator::{Accelerator, Estimate, Moment, Work};
 use slipstream_offload::counters::Counters;
 use slipstream_offload::instance::{self, Instance};
+use slipstream_offload::request::{Request, Response};
+use slipstream_offload::scheduler::Scheduler;
 use slipstream_offload::{
     Answer, Class, Compression, JobToken, Kind, Notification, Operation, Output, Pause, Reason,
 };
 
 use super::Random;
 
-/// What the device answers to a chunk.
+/// The device's answer to a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answering {
     Right,
@@ -32,16 +34,16 @@ impl Answering {
     ];
 }
 
-/// How the device behaves.
+/// The behaviour of the device.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
-    /// One of these for each chunk, by chance.
+    /// Each chunk gets one of these at random.
     pub answers: Vec<Answering>,
-    /// A chunk is answered after so many polls at most, and in any order.
+    /// The most polls before a chunk is answered. The order is random.
     pub polls: usize,
-    /// So many chunks have room; the others wait in the instance's backlog.
+    /// The most chunks that the device holds. Others wait in the instance's backlog.
     pub room: usize,
-    /// There is one at all.
+    /// False if the device refuses everything.
     pub is_there: bool,
     pub seed: u64,
 }
@@ -58,7 +60,7 @@ impl Default for Behaviour {
     }
 }
 
-/// What the device has seen.
+/// Figures of the device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub chunks: u64,
@@ -66,7 +68,7 @@ pub struct Seen {
     pub longest: usize,
 }
 
-/// The device, until this is dropped.
+/// Installs the device until it is dropped.
 pub struct Installed(Arc<Mutex<Seen>>);
 
 impl Installed {
@@ -79,8 +81,8 @@ impl Installed {
             waiting: Vec::new(),
             seen: seen.clone(),
         };
-        let instance = Instance::new(Box::new(device), 64).expect("an instance");
-        instance::install(instance);
+        let instance = Instance::new(vec![Box::new(device)], Scheduler::default(), 64);
+        instance::install(instance.expect("an instance"));
         Self(seen)
     }
 
@@ -95,7 +97,7 @@ impl Drop for Installed {
     }
 }
 
-/// Lets the device answer. Returns the jobs that can go on.
+/// Polls the device. Returns the jobs to resume.
 pub fn poll() -> Vec<usize> {
     instance::with(|instance| {
         instance.poll(Moment::Idle);
@@ -106,12 +108,12 @@ pub fn poll() -> Vec<usize> {
     .unwrap_or_default()
 }
 
-/// How many chunks the device has.
+/// The number of chunks in flight.
 pub fn in_flight() -> usize {
     instance::with(|instance| instance.in_flight(Class::Compression)).unwrap_or(0)
 }
 
-/// A job that is found on the ready queue, and never pauses.
+/// A job that is notified through the ready queue, and never pauses.
 pub struct Job(pub usize);
 
 impl Pause for Job {
@@ -128,7 +130,7 @@ struct Device {
     behaviour: Behaviour,
     random: Random,
     compressor: Compressor,
-    /// With the number of polls after which each is answered.
+    /// Requests, and the number of polls until each is answered.
     waiting: Vec<(usize, Request)>,
     seen: Arc<Mutex<Seen>>,
 }
@@ -136,7 +138,7 @@ struct Device {
 impl Device {
     fn answer(&mut self, compression: &Compression) -> Answer {
         let answers = &self.behaviour.answers;
-        let method = Method::new(compression.coding, compression.level).expect("a method");
+        let method = Method::from_wire(compression.coding, compression.level).expect("a method");
         match answers[self.random.below(answers.len())] {
             Answering::Right => {
                 let mut output = Vec::new();
@@ -149,7 +151,7 @@ impl Device {
             Answering::Fault => Answer::Software(Reason::Fault),
             Answering::Empty => Answer::Computed(Output::content(Vec::new())),
             Answering::TooLong => {
-                let length = bound(method, compression.content.len()) + 1;
+                let length = method.bound(compression.content.len()) + 1;
                 Answer::Computed(Output::content(vec![0x55; length]))
             }
         }
@@ -157,12 +159,16 @@ impl Device {
 }
 
 impl Accelerator for Device {
+    fn name(&self) -> &str {
+        "device"
+    }
+
     fn accepts(&mut self, operation: &Operation) -> bool {
         self.behaviour.is_there && matches!(operation, Operation::Compress(_))
     }
 
-    fn company(&self, _kind: Kind) -> Option<usize> {
-        Some(1)
+    fn estimate(&self, work: &Work) -> Option<Estimate> {
+        matches!(work.kind, Kind::Compress(_)).then(Estimate::default)
     }
 
     fn submit(&mut self, request: Request) -> Result<(), Request> {
@@ -198,11 +204,8 @@ impl Accelerator for Device {
             let Operation::Compress(compression) = operation else {
                 unreachable!("nothing else is taken");
             };
-            responses.push(Response {
-                id,
-                answer: self.answer(&compression),
-                is_notified: false,
-            });
+            let answer = self.answer(&compression);
+            responses.push(Response::new(id, answer));
         }
     }
 }

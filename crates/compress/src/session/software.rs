@@ -1,34 +1,36 @@
-//! A response as one stream, on this core.
+//! A response as one stream, compressed on this core.
 
 use super::Settings;
 use super::blocks::Blocks;
-use crate::chunk::bound;
+use crate::Context;
 use crate::context::PooledStream;
 use crate::stream::{Flush, Progress};
-use crate::{Context, gzip};
 
-/// No block is shorter: a stream wants some room to write to.
+/// The least capacity of a block, in bytes: a stream needs some room.
 const SHORTEST_BLOCK: usize = 128;
 
 /// A stream, and the block that it fills.
-pub(super) struct InPlace {
+pub(super) struct SoftwareStream {
     /// `None` after the end.
     stream: Option<PooledStream>,
     block: Vec<u8>,
     block_bytes: usize,
-    /// When so much has been put out and not been taken, in bytes, no more content is.
+    /// No content is taken while this many bytes of output wait in blocks.
     limit: usize,
-    /// No content has come since all of it was put out.
+    /// No content has come since the last flush.
     is_flushed: bool,
 }
 
-impl InPlace {
-    /// `length` is the content's, if it is known.
+impl SoftwareStream {
+    /// Begins a stream. `length` is the length of the content, if it is known.
     pub fn new(settings: &Settings, length: Option<u64>, context: &mut Context) -> Self {
+        let framing = settings.method.codec().framing();
         let needed = length
             .and_then(|length| usize::try_from(length).ok())
             .filter(|length| *length < settings.block_bytes)
-            .map(|length| bound(settings.method, length) + gzip::HEADER.len() + 8);
+            .map(|length| {
+                settings.method.bound(length) + framing.header.len() + framing.trailer_bytes
+            });
         Self {
             stream: Some(context.stream(settings.method)),
             block: Vec::new(),
@@ -42,12 +44,12 @@ impl InPlace {
         }
     }
 
-    /// How much output waits in the block that is being filled, in bytes.
+    /// The output in the block that is being filled, in bytes.
     pub fn held(&self) -> usize {
         self.block.len()
     }
 
-    /// Takes content while output may be held; returns how many bytes.
+    /// Takes content while output may be held. Returns the number of bytes taken.
     pub fn write(&mut self, mut content: &[u8], blocks: &mut Blocks) -> usize {
         let length = content.len();
         while !content.is_empty() && blocks.bytes() < self.limit {
@@ -56,18 +58,18 @@ impl InPlace {
         length - content.len()
     }
 
-    /// Takes all content, which has been held elsewhere so far.
+    /// Takes all of the content, however much output that makes.
     pub fn write_all(&mut self, mut content: &[u8], blocks: &mut Blocks) {
         while !content.is_empty() {
             self.step(&mut content, Flush::None, blocks);
         }
     }
 
-    /// Puts out everything so far.
+    /// Flushes: all content so far becomes blocks.
     pub fn flush(&mut self, blocks: &mut Blocks) {
         if !self.is_flushed {
             while self.step(&mut &[][..], Flush::Sync, blocks) == Progress::Full {}
-            // A client that does not read may have many events waiting.
+            // Blocks of many small events may wait for a client that does not read.
             let mut block = std::mem::take(&mut self.block);
             block.shrink_to_fit();
             blocks.push(block);
@@ -75,7 +77,7 @@ impl InPlace {
         }
     }
 
-    /// Ends the stream.
+    /// Ends the response.
     pub fn finish(&mut self, blocks: &mut Blocks) {
         while self.step(&mut &[][..], Flush::Finish, blocks) == Progress::Full {}
         blocks.push(std::mem::take(&mut self.block));
@@ -84,14 +86,17 @@ impl InPlace {
 
     /// Compresses until all content has been taken or a block is full.
     fn step(&mut self, content: &mut &[u8], flush: Flush, blocks: &mut Blocks) -> Progress {
-        let stream = self.stream.as_mut().expect("no content after the end");
+        let stream = self
+            .stream
+            .as_mut()
+            .expect("no content comes after the end");
         if self.block.capacity() == 0 {
             self.block.reserve_exact(self.block_bytes);
         }
         self.is_flushed = false;
         let progress = stream.get().compress(content, flush, &mut self.block);
         if progress == Progress::Full {
-            assert!(!self.block.is_empty(), "a block is room enough");
+            assert!(!self.block.is_empty(), "a block has enough room");
             blocks.push(std::mem::take(&mut self.block));
         }
         progress

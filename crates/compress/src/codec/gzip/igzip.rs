@@ -12,23 +12,21 @@ use isal_sys::igzip_lib::bindings::{
 
 use crate::stream::{Flush, Progress};
 
-/// What igzip is used for: its level 0 is no faster than level 1.
-pub(crate) const LEVELS: std::ops::RangeInclusive<u8> = 1..=3;
+/// The levels that igzip is used for: its level 0 is no faster than level 1.
+pub(super) const LEVELS: std::ops::RangeInclusive<u8> = 1..=3;
 
 /// Lengths are 32-bit in igzip.
 const PIECE: usize = 1 << 30;
 
-/// Whether this CPU has the instructions that make igzip fast. Without them it would be slower than zlib-rs.
-pub(crate) fn is_available() -> bool {
+/// Returns true if this CPU has the instructions that make igzip fast. Without them it would be
+/// slower than zlib-rs.
+pub(super) fn is_available() -> bool {
     is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("pclmulqdq")
 }
 
-/// igzip has not compressed a chunk.
-#[derive(Debug)]
-pub(crate) struct Refused;
-
-/// The state of igzip for one level at a time: 82 KB, and a buffer whose length depends on the level.
-pub(crate) struct Igzip {
+/// The state of igzip for one level at a time: 82 KB, and a buffer whose length depends on the
+/// level.
+pub(super) struct Igzip {
     state: Box<State>,
     level: u8,
     level_buffer: Box<[Line]>,
@@ -41,15 +39,15 @@ struct State(isal_zstream);
 #[derive(Clone, Copy)]
 struct Line([u8; 64]);
 
-// SAFETY: the pointers in the state lead to the caller's buffers during a call, to the level's buffer, which is owned,
-// and to constant tables; none of them belongs to a thread.
+// SAFETY: the pointers in the state lead to the caller's buffers during a call, to the level's
+// buffer, which is owned, and to constant tables; none of them belongs to a thread.
 unsafe impl Send for Igzip {}
 
 impl Igzip {
-    /// For chunks, or for a stream after [`begin`](Self::begin).
+    /// Makes state for chunks, or for a stream after [`begin`](Self::begin).
     ///
     /// # Panics
-    /// If igzip is not used for `level`.
+    /// If `level` is not one of [`LEVELS`].
     pub fn new(level: u8) -> Self {
         Self {
             state: zeroed_state(),
@@ -58,7 +56,7 @@ impl Igzip {
         }
     }
 
-    /// Changes the level; what is not finished is forgotten.
+    /// Changes the level. An unfinished stream is dropped.
     pub fn set_level(&mut self, level: u8) {
         if level != self.level {
             self.level_buffer = level_buffer(level);
@@ -66,23 +64,17 @@ impl Igzip {
         }
     }
 
-    /// What it takes in memory, in bytes.
+    /// The memory of the state, in bytes.
     pub fn memory(&self) -> usize {
         size_of::<State>() + size_of_val(&*self.level_buffer)
     }
 
     /// Compresses `content` by itself into the spare capacity of `output`, ending on a byte.
-    ///
-    /// # Errors
-    /// If it does not fit, or is not short enough for igzip; `output` is then as it was.
-    pub fn compress_chunk(
-        &mut self,
-        content: &[u8],
-        is_last: bool,
-        output: &mut Vec<u8>,
-    ) -> Result<(), Refused> {
+    /// Returns false, and leaves `output` as it was, if the chunk does not fit or if the content is
+    /// too long for igzip.
+    pub fn encode_chunk(&mut self, content: &[u8], is_last: bool, output: &mut Vec<u8>) -> bool {
         if content.len() > PIECE {
-            return Err(Refused);
+            return false;
         }
         // SAFETY: the state is initialised memory, of which the call sets what it needs.
         unsafe { isal_deflate_stateless_init(&mut self.state.0) };
@@ -94,11 +86,11 @@ impl Igzip {
         let code = unsafe { isal_deflate_stateless(stream) };
         let written = spare - stream.avail_out as usize;
         if code != COMP_OK as i32 || stream.avail_in > 0 {
-            return Err(Refused);
+            return false;
         }
-        // SAFETY: igzip has written so many bytes behind those that were there.
+        // SAFETY: igzip has written that many bytes into the spare capacity.
         unsafe { output.set_len(output.len() + written) };
-        Ok(())
+        true
     }
 
     /// Begins a gzip member.
@@ -108,13 +100,8 @@ impl Igzip {
         self.state.0.gzip_flag = IGZIP_GZIP as u16;
     }
 
-    /// As [`Stream::compress`](crate::Stream::compress).
-    pub fn compress(
-        &mut self,
-        content: &mut &[u8],
-        flush: Flush,
-        output: &mut Vec<u8>,
-    ) -> Progress {
+    /// Compresses as [`Stream::compress`](crate::Stream::compress) says.
+    pub fn encode(&mut self, content: &mut &[u8], flush: Flush, output: &mut Vec<u8>) -> Progress {
         loop {
             let (left, spare) = (content.len(), output.capacity() - output.len());
             if spare > 0 {
@@ -130,7 +117,7 @@ impl Igzip {
         }
     }
 
-    /// One call of igzip, which stops for reasons of its own.
+    /// Calls igzip once. It may return before all content is taken and while there is still room.
     fn advance(&mut self, content: &mut &[u8], flush: Flush, output: &mut Vec<u8>) {
         let (piece, rest) = content.split_at(content.len().min(PIECE));
         let spare = self.prepare(piece, output);
@@ -140,22 +127,23 @@ impl Igzip {
             Flush::None | Flush::Sync | Flush::Finish => NO_FLUSH as u16,
         };
         stream.end_of_stream = (flush == Flush::Finish && rest.is_empty()).into();
-        // SAFETY: input, output and level's buffer are described by `prepare` and outlive the call. igzip keeps no pointer
-        // into the input: it copies what it looks back at.
+        // SAFETY: input, output and level's buffer are described by `prepare` and outlive the call.
+        // igzip keeps no pointer into the input: it copies what it looks back at.
         let code = unsafe { isal_deflate(stream) };
         assert_eq!(code, COMP_OK as i32, "igzip knows level, buffer and flush");
         let written = spare - stream.avail_out as usize;
         *content = &content[piece.len() - stream.avail_in as usize..];
-        // SAFETY: igzip has written so many bytes behind those that were there.
+        // SAFETY: igzip has written that many bytes into the spare capacity.
         unsafe { output.set_len(output.len() + written) };
     }
 
-    /// Whether what `flush` asks for has been done, when all content has been passed.
+    /// Returns true if igzip has done what `flush` asks for, once all content has been passed.
     fn is_done(&self, flush: Flush) -> bool {
         let state = &self.state.0.internal_state;
         match flush {
             Flush::None => true,
-            // Nothing is behind the last block: no content in the buffer, no bits that do not fill a byte.
+            // A flush is complete when igzip is between blocks, with no content in its buffer and no
+            // bits that do not fill a byte.
             Flush::Sync => {
                 state.state == isal_zstate_state_ZSTATE_NEW_HDR
                     && state.b_bytes_valid == state.b_bytes_processed
@@ -165,7 +153,7 @@ impl Igzip {
         }
     }
 
-    /// Tells igzip where its buffers are. Returns how much of the output's capacity it may use.
+    /// Points igzip to its buffers. Returns the capacity of the output that it may use, in bytes.
     fn prepare(&mut self, content: &[u8], output: &mut Vec<u8>) -> usize {
         let spare = output.spare_capacity_mut();
         let length = spare.len().min(PIECE);
@@ -173,7 +161,7 @@ impl Igzip {
         stream.level = self.level.into();
         stream.level_buf = self.level_buffer.as_mut_ptr().cast();
         stream.level_buf_size = size_of_val(&*self.level_buffer) as u32;
-        // igzip only reads there.
+        // igzip does not write to its input.
         stream.next_in = content.as_ptr().cast_mut();
         stream.avail_in = content.len() as u32;
         stream.next_out = spare.as_mut_ptr().cast();
@@ -182,7 +170,7 @@ impl Igzip {
     }
 }
 
-/// Too large to be made on the stack.
+/// Allocates the state on the heap at once: it is too large for the stack.
 fn zeroed_state() -> Box<State> {
     let layout = Layout::new::<State>();
     // SAFETY: the layout is not empty.
@@ -190,11 +178,12 @@ fn zeroed_state() -> Box<State> {
     if memory.is_null() {
         handle_alloc_error(layout);
     }
-    // SAFETY: the memory was allocated with the type's layout, and zeroes are integers and null pointers.
+    // SAFETY: the memory was allocated with the type's layout, and zeroes are integers and null
+    // pointers.
     unsafe { Box::from_raw(memory) }
 }
 
-/// As long as makes a difference: longer ones are no faster.
+/// Allocates the buffer of a level. Longer ones than these are no faster.
 fn level_buffer(level: u8) -> Box<[Line]> {
     let bytes = match level {
         1 => ISAL_DEF_LVL1_MEDIUM,

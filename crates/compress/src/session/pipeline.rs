@@ -1,4 +1,4 @@
-//! A response in chunks, of which the device compresses some and this core the others.
+//! A response in chunks. The device compresses some of them, and this core the others.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -6,57 +6,58 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use slipstream_offload::accelerator::Moment;
-use slipstream_offload::{
-    Answer, Coding, Compression, Operation, Pause, Reason, Ticket, instance, submit,
-};
+use slipstream_offload::{Answer, Compression, Operation, Pause, Reason, Ticket, instance, submit};
 
 use super::blocks::Blocks;
-use super::{Mode, Settings};
-use crate::chunk::bound;
+use super::{Mode, Offload, Settings};
+use crate::codec::{Framing, Trailer};
 use crate::context::{Context, in_flight};
-use crate::gzip::{self, Member};
-use crate::policy::Situation;
+use crate::policy::Candidate;
 
-/// Room for a gzip member's header, its last block and its trailer, in bytes.
-const FRAMING: usize = gzip::HEADER.len() + gzip::EMPTY_LAST_BLOCK.len() + 8;
+/// Output of fewer bytes is appended to the block before it, which has capacity for it.
+const SHORT_BLOCK: usize = 20;
 
-/// Chunks on their way.
+/// The chunks of one response.
 pub(super) struct Pipeline {
     settings: Settings,
     /// The length of the response's content, if it is known.
     length: Option<u64>,
-    /// When the session was begun.
+    /// The turn of the event loop in which the session began.
     turn: u64,
-    /// Content that is not a chunk yet.
+    /// The beginning of the next chunk.
     content: Vec<u8>,
-    /// In order.
+    /// The chunks that have not become blocks, in order.
     chunks: VecDeque<Chunk>,
-    /// What stands around the chunks, for DEFLATE.
-    member: Option<Member>,
-    /// Content that has become chunks, in bytes.
+    framing: Framing,
+    trailer: Option<Box<dyn Trailer>>,
+    /// The content of all chunks so far, in bytes.
     chunked: u64,
-    /// The first chunk has been put out.
+    /// The first chunk has become a block.
     has_begun: bool,
-    was_last_sent: bool,
-    /// The first chunk, if it turned out that there is no device.
+    /// The last chunk was submitted to the device.
+    was_last_submitted: bool,
+    /// The first chunk, if the device has refused it.
     refused: Option<Arc<Vec<u8>>>,
     counts: Counts,
-    /// Others see that this one is under way.
+    /// Counts this pipeline in the context.
     _counted: Rc<()>,
 }
 
-/// What has become of chunks.
+/// Figures of the chunks so far.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counts {
+    /// Compressed by the device.
     pub device: u64,
+    /// Compressed on this core.
     pub own: u64,
+    /// Compressed on this core after they had been submitted to the device.
     pub lost: u64,
-    /// For the device.
+    /// The time for which the thread has waited for the device.
     pub waited: Duration,
 }
 
 enum Chunk {
-    /// Submitted together with others.
+    /// To be submitted together with others.
     Accumulated {
         content: Arc<Vec<u8>>,
         is_last: bool,
@@ -69,16 +70,16 @@ enum Chunk {
     Compressed(Vec<u8>),
 }
 
-/// Why content becomes a chunk.
+/// The reason for which content becomes a chunk.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Occasion {
+enum Cut {
     Full,
     Flush,
     Finish,
 }
 
 impl Pipeline {
-    /// `content` has come already: no more than a chunk.
+    /// Begins a response. `content` has come already: no more than a chunk.
     pub fn new(
         settings: Settings,
         length: Option<u64>,
@@ -92,43 +93,44 @@ impl Pipeline {
             turn,
             content,
             chunks: VecDeque::new(),
-            member: (settings.method.coding() == Coding::Deflate).then(Member::default),
+            framing: settings.method.codec().framing(),
+            trailer: settings.method.codec().trailer(),
             chunked: 0,
             has_begun: false,
-            was_last_sent: false,
+            was_last_submitted: false,
             refused: None,
             counts: Counts::default(),
             _counted: context.begin_pipeline(),
         }
     }
 
-    /// What has become of chunks so far.
+    /// The figures so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Whether the device has chunks.
+    /// Returns true if chunks are in flight.
     pub fn is_waiting(&self) -> bool {
         self.in_flight() > 0
     }
 
-    /// Whether chunks have not been put out.
+    /// Returns true if all chunks have become blocks.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// Content, and chunks that wait for those before them, in bytes.
+    /// The bytes of content, and of chunks that have not become blocks.
     pub fn held(&self) -> usize {
         self.content.len() + self.chunks.iter().map(Chunk::held).sum::<usize>()
     }
 
-    /// All content of the session so far, if it turned out with its first chunk that there is no device. The pipeline has
-    /// then come to its end.
+    /// Takes back all content of the session so far, if the device has refused the first chunk. The
+    /// pipeline is then not used any more.
     pub fn take_refused(&mut self) -> Option<Arc<Vec<u8>>> {
         self.refused.take()
     }
 
-    /// Takes content while some may be held; returns how many bytes.
+    /// Takes content while some may be held. Returns the number of bytes taken.
     pub fn write(
         &mut self,
         content: &[u8],
@@ -139,12 +141,12 @@ impl Pipeline {
         let mut left = content;
         loop {
             if self.content.len() == self.settings.chunk_bytes {
-                self.cut(Occasion::Full, context, job, blocks);
+                self.cut(Cut::Full, context, job, blocks);
             }
             if self.settings.mode == Mode::Pipelined
                 && self.accumulated() >= self.settings.stream_bytes
             {
-                self.cut(Occasion::Full, context, job, blocks);
+                self.cut(Cut::Full, context, job, blocks);
                 self.submit_all_and_wait(context, job, blocks);
             }
             let room = self.room(blocks);
@@ -157,12 +159,12 @@ impl Pipeline {
         }
     }
 
-    /// How much content may be taken, in bytes.
+    /// The number of bytes of content that may be taken.
     fn room(&self, blocks: &Blocks) -> usize {
         let held = self.held() + blocks.bytes();
         let left = self.settings.stream_bytes.saturating_sub(held);
         let chunk = self.settings.chunk_bytes;
-        // A chunk has memory for all of its content from its beginning.
+        // A chunk allocates memory for all of its content when it begins.
         let begins = self.content.is_empty() && self.settings.mode == Mode::Asynchronous;
         if begins && held > 0 && left < chunk {
             return 0;
@@ -170,35 +172,35 @@ impl Pipeline {
         left.min(chunk - self.content.len())
     }
 
-    /// What has come becomes a chunk, and chunks that were to be submitted together are.
+    /// Makes a chunk of the content so far, and submits accumulated chunks.
     pub fn flush(&mut self, context: &mut Context, job: &dyn Pause, blocks: &mut Blocks) {
-        self.cut(Occasion::Flush, context, job, blocks);
+        self.cut(Cut::Flush, context, job, blocks);
         self.submit_all_and_wait(context, job, blocks);
     }
 
-    /// Ends the stream with what has come.
+    /// Ends the response with the content so far.
     pub fn finish(&mut self, context: &mut Context, job: &dyn Pause, blocks: &mut Blocks) {
         let is_empty = self.chunked == 0;
         if is_empty || !self.content.is_empty() {
-            self.cut(Occasion::Finish, context, job, blocks);
-        } else if self.member.is_some() {
-            let end = gzip::EMPTY_LAST_BLOCK.to_vec();
+            self.cut(Cut::Finish, context, job, blocks);
+        } else {
+            let end = self.framing.terminator.to_vec();
             self.chunks.push_back(Chunk::Compressed(end));
         }
         if self.refused.is_some() {
             return;
         }
-        if let Some(member) = &self.member {
-            let trailer = member.trailer().to_vec();
-            self.chunks.push_back(Chunk::Compressed(trailer));
+        if let Some(trailer) = &self.trailer {
+            self.chunks.push_back(Chunk::Compressed(trailer.bytes()));
         }
         self.submit_all_and_wait(context, job, blocks);
-        self.put_out(blocks);
+        self.emit(blocks);
     }
 
-    /// Sees which chunks have been answered.
+    /// Takes the answers that have arrived.
     pub fn resume(&mut self, context: &mut Context, blocks: &mut Blocks) {
         let is_abandoned = instance::with(|_| ()).is_none();
+        let extra = self.framing_room();
         for chunk in &mut self.chunks {
             let Chunk::InFlight {
                 content,
@@ -213,7 +215,7 @@ impl Pipeline {
                 None => continue,
                 Some(answer) => answer,
             };
-            let most = bound(self.settings.method, content.len());
+            let most = self.settings.method.bound(content.len());
             let compressed = match answer {
                 Answer::Computed(output) if (1..=most).contains(&output.as_slice().len()) => {
                     self.counts.device += 1;
@@ -222,17 +224,17 @@ impl Pipeline {
                 Answer::Computed(_) | Answer::Software(_) => {
                     self.counts.lost += 1;
                     self.counts.own += 1;
-                    context.compress(self.settings.method, content, *is_last, FRAMING)
+                    context.compress(self.settings.method, content, *is_last, extra)
                 }
             };
             let content = std::mem::take(content);
             *chunk = Chunk::Compressed(compressed);
             recycle(content, context);
         }
-        self.put_out(blocks);
+        self.emit(blocks);
     }
 
-    /// Adds content to what is to become the next chunk.
+    /// Adds content to the next chunk.
     fn take(&mut self, content: &[u8], context: &mut Context) {
         if self.content.capacity() == 0 {
             self.content = context.buffer();
@@ -246,61 +248,59 @@ impl Pipeline {
         self.content.extend_from_slice(content);
     }
 
-    /// What has come, if anything, becomes a chunk. With nothing at all, an empty one ends the stream.
-    fn cut(
-        &mut self,
-        occasion: Occasion,
-        context: &mut Context,
-        job: &dyn Pause,
-        blocks: &mut Blocks,
-    ) {
-        let is_last = occasion == Occasion::Finish;
+    /// Makes a chunk of the content so far, if there is any. A response without content is an empty
+    /// last chunk.
+    fn cut(&mut self, reason: Cut, context: &mut Context, job: &dyn Pause, blocks: &mut Blocks) {
+        let is_last = reason == Cut::Finish;
         if self.content.is_empty() && !is_last {
             return;
         }
         let content = Arc::new(std::mem::take(&mut self.content));
-        if let Some(member) = &mut self.member {
-            member.update(&content);
+        if let Some(trailer) = &mut self.trailer {
+            trailer.update(&content);
         }
         self.chunked += content.len() as u64;
         let chunk = match self.settings.mode {
             Mode::Pipelined => Some(Chunk::Accumulated { content, is_last }),
-            Mode::Asynchronous => self.start(content, occasion, context, job),
+            Mode::Asynchronous => self.start(content, reason, context, job),
         };
         self.chunks.extend(chunk);
-        self.put_out(blocks);
+        self.emit(blocks);
     }
 
-    /// Submits a chunk or compresses it here; `None` if it has been [refused](Self::take_refused).
+    /// Submits a chunk or compresses it on this core. Returns `None` if the device has
+    /// [refused](Self::take_refused) it.
     fn start(
         &mut self,
         content: Arc<Vec<u8>>,
-        occasion: Occasion,
+        reason: Cut,
         context: &mut Context,
         job: &dyn Pause,
     ) -> Option<Chunk> {
-        let is_last = occasion == Occasion::Finish;
+        let is_last = reason == Cut::Finish;
         let own = self.in_flight();
-        let situation_with = |in_flight| Situation {
-            place: self.settings.place,
+        let candidate_with = |in_flight| Candidate {
+            offload: self.settings.offload,
             length: content.len(),
             in_flight,
-            requests: context.requests(),
-            others_wait: context.pipelines() > 1 || context.is_shared(self.turn),
+            max_in_flight: context.max_in_flight(),
+            has_competitors: context.pipelines() > 1 || context.is_shared(self.turn),
             more_follows: !is_last && self.length.is_none_or(|length| self.chunked < length),
-            was_last_sent: self.was_last_sent,
+            was_previous_submitted: self.was_last_submitted,
         };
-        let mut situation = situation_with(in_flight());
-        if context.has_device() && situation.is_device_busy() {
-            // A long response may come in one turn of the event loop. What the device has answered meanwhile is still counted as
-            // in flight, and the device would have nothing to do until the turn is over.
+        let mut candidate = candidate_with(in_flight());
+        if context.has_device() && candidate.is_device_full() {
+            // A long response may come in one turn of the event loop. Answers that have arrived
+            // meanwhile count as in flight until they are polled, and the device would have nothing
+            // to do until the end of the turn.
             instance::with(|instance| instance.poll(Moment::Busy));
-            situation = situation_with(in_flight());
+            candidate = candidate_with(in_flight());
         }
-        // What is flushed is waited for: nothing is faster than to compress it at once.
-        let is_urgent = occasion == Occasion::Flush && own == 0;
-        self.was_last_sent = context.has_device() && !is_urgent && situation.is_for_device();
-        if !self.was_last_sent {
+        // Somebody waits for flushed content: it is fastest to compress it at once.
+        let is_urgent = reason == Cut::Flush && own == 0;
+        self.was_last_submitted =
+            context.has_device() && !is_urgent && candidate.is_to_be_submitted();
+        if !self.was_last_submitted {
             return Some(self.compress(content, is_last, context));
         }
         let is_first = !self.has_begun && self.chunks.is_empty();
@@ -318,7 +318,8 @@ impl Pipeline {
         }
     }
 
-    /// Submits what has accumulated, compresses here what cannot be submitted, and waits until all has been answered.
+    /// Submits the accumulated chunks, compresses those that cannot be submitted on this core, and
+    /// waits until all have been answered.
     fn submit_all_and_wait(&mut self, context: &mut Context, job: &dyn Pause, blocks: &mut Blocks) {
         if self.settings.mode != Mode::Pipelined {
             return;
@@ -328,18 +329,18 @@ impl Pipeline {
                 continue;
             };
             let (content, is_last) = (content.clone(), *is_last);
-            let situation = Situation {
-                place: super::Place::Device,
+            let candidate = Candidate {
+                offload: Offload::Device,
                 length: content.len(),
                 in_flight: in_flight(),
-                requests: context.requests(),
-                others_wait: false,
+                max_in_flight: context.max_in_flight(),
+                has_competitors: false,
                 more_follows: !is_last,
-                was_last_sent: false,
+                was_previous_submitted: false,
             };
-            let is_for_device = context.has_device() && situation.is_for_device();
-            let ticket = is_for_device.then(|| self.submit(&content, is_last, job).ok());
-            // The clone that the chunk holds goes away with it, so that the content can be used again.
+            let is_submitted = context.has_device() && candidate.is_to_be_submitted();
+            let ticket = is_submitted.then(|| self.submit(&content, is_last, job).ok());
+            // Drops the chunk's clone of the content, so that its memory can be reused.
             self.chunks[index] = Chunk::Compressed(Vec::new());
             self.chunks[index] = match ticket.flatten() {
                 Some(ticket) => Chunk::InFlight {
@@ -359,7 +360,7 @@ impl Pipeline {
             }
         }
         self.counts.waited += start.elapsed();
-        self.put_out(blocks);
+        self.emit(blocks);
     }
 
     fn submit(
@@ -368,8 +369,10 @@ impl Pipeline {
         is_last: bool,
         job: &dyn Pause,
     ) -> Result<Ticket, Reason> {
+        let coding = self.settings.method.codec().wire_coding();
+        let coding = coding.ok_or(Reason::NotOffered)?;
         let operation = Operation::Compress(Compression {
-            coding: self.settings.method.coding(),
+            coding,
             level: self.settings.method.level(),
             is_last,
             content: content.clone(),
@@ -379,23 +382,24 @@ impl Pipeline {
 
     fn compress(&mut self, content: Arc<Vec<u8>>, is_last: bool, context: &mut Context) -> Chunk {
         self.counts.own += 1;
-        let compressed = context.compress(self.settings.method, &content, is_last, FRAMING);
+        let extra = self.framing_room();
+        let compressed = context.compress(self.settings.method, &content, is_last, extra);
         recycle(content, context);
         Chunk::Compressed(compressed)
     }
 
-    /// Puts out the chunks that wait for no other.
-    fn put_out(&mut self, blocks: &mut Blocks) {
+    /// Makes blocks of the chunks that are compressed and do not wait for an earlier one.
+    fn emit(&mut self, blocks: &mut Blocks) {
         while let Some(Chunk::Compressed(_)) = self.chunks.front() {
             let Some(Chunk::Compressed(mut block)) = self.chunks.pop_front() else {
                 unreachable!("a compressed chunk is at the front");
             };
-            if !self.has_begun && self.member.is_some() {
-                block.splice(..0, gzip::HEADER);
+            if !self.has_begun {
+                block.splice(..0, self.framing.header.iter().copied());
             }
             self.has_begun = true;
-            // The end and the trailer are no blocks of their own, if that can be helped.
-            if block.len() < FRAMING {
+            // Terminator and trailer are appended to the last block, unless it has been taken.
+            if block.len() < SHORT_BLOCK {
                 blocks.append(&block);
             } else {
                 blocks.push(block);
@@ -403,12 +407,17 @@ impl Pipeline {
         }
     }
 
+    /// The capacity that a block has beyond its chunk, in bytes.
+    fn framing_room(&self) -> usize {
+        self.framing.length().max(SHORT_BLOCK)
+    }
+
     fn in_flight(&self) -> usize {
         let is_in_flight = |chunk: &&Chunk| matches!(chunk, Chunk::InFlight { .. });
         self.chunks.iter().filter(is_in_flight).count()
     }
 
-    /// Content that has not been submitted, in bytes.
+    /// The content that has not been submitted, in bytes.
     fn accumulated(&self) -> usize {
         let accumulated = |chunk: &Chunk| match chunk {
             Chunk::Accumulated { content, .. } => content.len(),
@@ -419,7 +428,7 @@ impl Pipeline {
 }
 
 impl Chunk {
-    /// What it holds, in bytes.
+    /// The bytes of content or output that the chunk holds.
     fn held(&self) -> usize {
         match self {
             Chunk::Accumulated { content, .. } | Chunk::InFlight { content, .. } => content.len(),
@@ -428,9 +437,9 @@ impl Chunk {
     }
 }
 
-/// Keeps the memory of content that nobody else has any more.
+/// Keeps the memory of content for reuse, unless somebody else holds it.
 fn recycle(content: Arc<Vec<u8>>, context: &mut Context) {
     if let Some(content) = Arc::into_inner(content) {
-        context.keep(content);
+        context.recycle(content);
     }
 }

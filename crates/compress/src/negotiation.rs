@@ -1,34 +1,36 @@
-//! What clients and servers say about codings.
+//! `Accept-Encoding` and `Cache-Control`: the headers that decide on compression.
 //!
-//! [`Coding::Deflate`] stands for the content coding `gzip` here: what browsers understand by `deflate` differs, so it is not
-//! offered.
+//! The content coding `deflate` is not offered: browsers disagree on its format.
 
-use crate::Coding;
+use crate::Codec;
 
-/// The first of `offered` that the value of `Accept-Encoding` allows with the highest weight (RFC 9110, section 12.5.3); `None`
-/// if the client wants none of them, or prefers `identity`.
+/// Chooses the codec for a response from the value of `Accept-Encoding` (RFC 9110, section 12.5.3):
+/// the one of `offered` with the highest weight, and the first of them among equals. Returns `None`
+/// if the client accepts none of them, or prefers `identity`.
 ///
-/// An element that does not follow the grammar is ignored, and of several for one coding the first counts.
-pub fn choose(accept_encoding: &[u8], offered: &[Coding]) -> Option<Coding> {
-    let mut accepted = Accepted::default();
-    for element in accept_encoding.split(|byte| *byte == b',') {
-        if let Some((name, weight)) = parse(element) {
-            accepted.note(name, weight);
-        }
-    }
-    let identity = accepted.identity.unwrap_or(Weight(0));
+/// An element that does not follow the grammar is ignored, and of several for one coding the first
+/// counts.
+pub fn choose(
+    accept_encoding: &[u8],
+    offered: &[&'static dyn Codec],
+) -> Option<&'static dyn Codec> {
+    let identity = weight(accept_encoding, |name| is_same(name, "identity"));
+    let identity = identity.unwrap_or(Weight(0));
     let mut best = None;
-    for &coding in offered {
-        let weight = accepted.weight(coding);
-        let is_better = best.is_none_or(|(_, best)| weight > best);
-        if weight > Weight(0) && weight >= identity && is_better {
-            best = Some((coding, weight));
+    for &codec in offered {
+        let own = weight(accept_encoding, |name| is_named(codec, name))
+            .or_else(|| weight(accept_encoding, |name| name == b"*"))
+            .unwrap_or(Weight(0));
+        let is_better = best.is_none_or(|(_, best)| own > best);
+        if own > Weight(0) && own >= identity && is_better {
+            best = Some((codec, own));
         }
     }
-    best.map(|(coding, _)| coding)
+    best.map(|(codec, _)| codec)
 }
 
-/// Whether a value of `Cache-Control` has the directive `no-transform` (RFC 9111, section 5.2.2.6).
+/// Returns true if a value of `Cache-Control` has the directive `no-transform` (RFC 9111, section
+/// 5.2.2.6).
 pub fn forbids_transformation(cache_control: &[u8]) -> bool {
     let (mut is_quoted, mut is_escaped) = (false, false);
     let mut directives = cache_control.split(|byte| {
@@ -44,38 +46,31 @@ pub fn forbids_transformation(cache_control: &[u8]) -> bool {
     })
 }
 
-/// In thousandths.
+/// A weight, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Weight(u16);
 
-/// The weights that a client gives.
-#[derive(Default)]
-struct Accepted {
-    codings: [Option<Weight>; Coding::ALL.len()],
-    identity: Option<Weight>,
-    /// Of what is not named.
-    any: Option<Weight>,
+/// Returns the weight of the first element of `Accept-Encoding` whose name `is_meant`.
+fn weight(accept_encoding: &[u8], is_meant: impl Fn(&[u8]) -> bool) -> Option<Weight> {
+    let elements = accept_encoding.split(|byte| *byte == b',');
+    let mut meant = elements
+        .filter_map(parse)
+        .filter(|(name, _)| is_meant(name));
+    meant.next().map(|(_, weight)| weight)
 }
 
-impl Accepted {
-    fn note(&mut self, name: &[u8], weight: Weight) {
-        let place = match name.to_ascii_lowercase().as_slice() {
-            b"gzip" | b"x-gzip" => &mut self.codings[Coding::Deflate.index()],
-            b"zstd" => &mut self.codings[Coding::Zstd.index()],
-            b"identity" => &mut self.identity,
-            b"*" => &mut self.any,
-            _ => return,
-        };
-        place.get_or_insert(weight);
-    }
-
-    fn weight(&self, coding: Coding) -> Weight {
-        let named = self.codings[coding.index()];
-        named.or(self.any).unwrap_or(Weight(0))
-    }
+fn is_named(codec: &dyn Codec, name: &[u8]) -> bool {
+    let mut names = [codec.name()]
+        .into_iter()
+        .chain(codec.aliases().iter().copied());
+    names.any(|own| is_same(name, own))
 }
 
-/// A coding and its weight: `codings [ OWS ";" OWS "q=" qvalue ]`.
+fn is_same(name: &[u8], expected: &str) -> bool {
+    name.eq_ignore_ascii_case(expected.as_bytes())
+}
+
+/// Parses a coding and its weight: `codings [ OWS ";" OWS "q=" qvalue ]`.
 fn parse(element: &[u8]) -> Option<(&[u8], Weight)> {
     let mut parts = element.splitn(2, |byte| *byte == b';');
     let name = trimmed(parts.next()?);
@@ -87,7 +82,7 @@ fn parse(element: &[u8]) -> Option<(&[u8], Weight)> {
     q.eq_ignore_ascii_case(b"q=").then_some((name, weight))
 }
 
-/// `( "0" [ "." 0*3DIGIT ] ) / ( "1" [ "." 0*3("0") ] )` (RFC 9110, section 12.4.2).
+/// Parses `( "0" [ "." 0*3DIGIT ] ) / ( "1" [ "." 0*3("0") ] )` (RFC 9110, section 12.4.2).
 fn parse_weight(value: &[u8]) -> Option<Weight> {
     let (whole, rest) = value.split_first()?;
     let decimals = match rest.split_first() {
@@ -111,7 +106,7 @@ fn parse_weight(value: &[u8]) -> Option<Weight> {
     }
 }
 
-/// Without the optional whitespace around it.
+/// Strips optional whitespace from both ends.
 fn trimmed(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = bytes {
         bytes = rest;
@@ -122,11 +117,13 @@ fn trimmed(mut bytes: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec;
 
-    const GZIP: Option<Coding> = Some(Coding::Deflate);
-    const ZSTD: Option<Coding> = Some(Coding::Zstd);
-    const GZIP_FIRST: &[Coding] = &[Coding::Deflate, Coding::Zstd];
-    const ZSTD_FIRST: &[Coding] = &[Coding::Zstd, Coding::Deflate];
+    const GZIP: Option<&dyn Codec> = Some(codec::GZIP);
+    const ZSTD: Option<&dyn Codec> = Some(codec::ZSTD);
+    const GZIP_ALONE: &[&dyn Codec] = &[codec::GZIP];
+    const GZIP_FIRST: &[&dyn Codec] = &[codec::GZIP, codec::ZSTD];
+    const ZSTD_FIRST: &[&dyn Codec] = &[codec::ZSTD, codec::GZIP];
 
     #[test]
     fn the_highest_weight_wins() {
@@ -159,13 +156,13 @@ mod tests {
             assert_eq!(choose(value.as_bytes(), GZIP_FIRST), GZIP, "{value:?}");
             assert_eq!(choose(value.as_bytes(), ZSTD_FIRST), ZSTD, "{value:?}");
         }
-        assert_eq!(choose(b"gzip, zstd", &[Coding::Deflate]), GZIP);
-        assert_eq!(choose(b"zstd", &[Coding::Deflate]), None);
+        assert_eq!(choose(b"gzip, zstd", GZIP_ALONE), GZIP);
+        assert_eq!(choose(b"zstd", GZIP_ALONE), None);
         assert_eq!(choose(b"gzip", &[]), None);
     }
 
     #[test]
-    fn an_asterisk_is_what_is_not_named() {
+    fn an_asterisk_stands_for_codings_that_are_not_named() {
         for (value, chosen) in [
             ("*;q=0", None),
             ("*;q=0, gzip", GZIP),
@@ -188,11 +185,7 @@ mod tests {
             ("identity", None),
             ("identity;q=0", None),
         ] {
-            assert_eq!(
-                choose(value.as_bytes(), &[Coding::Deflate]),
-                chosen,
-                "{value:?}"
-            );
+            assert_eq!(choose(value.as_bytes(), GZIP_ALONE), chosen, "{value:?}");
         }
     }
 
@@ -211,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_ignored() {
+    fn malformed_elements_are_ignored() {
         for value in [
             "gzip;q=2",
             "gzip;q=1.001",
@@ -231,7 +224,7 @@ mod tests {
         ] {
             let value = value.as_bytes();
             assert_eq!(
-                choose(value, &[Coding::Deflate]),
+                choose(value, GZIP_ALONE),
                 None,
                 "{:?}",
                 value.escape_ascii()

@@ -9,16 +9,18 @@ use std::io::Read;
 
 use miniz_oxide::inflate::stream::{InflateState, inflate as inflate_stream};
 use miniz_oxide::{DataFormat, MZError, MZFlush, MZStatus};
-use slipstream_deflate::{Coding, Method};
+use slipstream_compress::{CODECS, Codec, Method};
 
 /// Every method.
 pub fn methods() -> impl Iterator<Item = Method> {
-    Coding::ALL.into_iter().flat_map(|coding| {
-        Method::levels(coding).map(move |level| Method::new(coding, level).expect("a level"))
+    CODECS.iter().copied().flat_map(|codec| {
+        codec
+            .levels()
+            .map(move |level| Method::new(codec, level).expect("a level"))
     })
 }
 
-/// What content is made of.
+/// A kind of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Material {
     Html,
@@ -27,7 +29,7 @@ pub enum Material {
     Ones,
     Runs,
     Alternating,
-    /// Nothing to compress, then much of it.
+    /// Random content before and behind HTML.
     Mixed,
 }
 
@@ -110,11 +112,12 @@ impl Random {
     }
 }
 
-/// What a client makes of a whole response.
-pub fn decoded(coding: Coding, compressed: &[u8]) -> Vec<u8> {
-    match coding {
-        Coding::Deflate => gunzip(compressed),
-        Coding::Zstd => unzstd(compressed),
+/// Decodes a whole response, as a client does.
+pub fn decoded(codec: &dyn Codec, compressed: &[u8]) -> Vec<u8> {
+    match codec.name() {
+        "gzip" => gunzip(compressed),
+        "zstd" => unzstd(compressed),
+        other => panic!("no decoder for {other}"),
     }
 }
 
@@ -138,14 +141,14 @@ pub fn inflate(compressed: &[u8]) -> Vec<u8> {
     content
 }
 
-/// What a client can make of a stream of DEFLATE that has not ended.
+/// The content of a stream of DEFLATE that has not ended, as far as a client can read it.
 pub fn inflate_beginning(compressed: &[u8]) -> Vec<u8> {
     let (content, has_ended, left) = inflate_some(compressed);
     assert!(!has_ended && left == 0, "the stream has ended");
     content
 }
 
-/// The content, whether the stream has ended, and how many bytes stand behind its end.
+/// Returns the content, true if the stream has ended, and the number of bytes behind its end.
 fn inflate_some(mut compressed: &[u8]) -> (Vec<u8>, bool, usize) {
     let mut state = InflateState::new_boxed(DataFormat::Raw);
     let mut piece = vec![0; 1 << 16];
@@ -175,7 +178,7 @@ pub fn unzstd(mut compressed: &[u8]) -> Vec<u8> {
     content
 }
 
-/// Bit by bit, as RFC 1952 defines it.
+/// The checksum, bit by bit as RFC 1952 defines it.
 fn crc32(content: &[u8]) -> u32 {
     let table: [u32; 256] = std::array::from_fn(|byte| {
         (0..8).fold(byte as u32, |remainder, _| {

@@ -3,11 +3,11 @@
 mod common;
 
 use common::{Material, Random, decoded, gunzip, inflate_beginning, methods};
-use slipstream_deflate::{Coding, Flush, Method, Progress, Stream};
+use slipstream_compress::{Flush, GZIP, Method, Progress, Stream, ZSTD};
 
 const LENGTHS: [usize; 10] = [0, 1, 2, 8, 300, 32_767, 65_536, 65_537, 131_072, 300_000];
 
-/// Passes `content` on in one piece, with blocks of `block_bytes`.
+/// Compresses `content` in one piece, into blocks of `block_bytes`.
 fn compress(stream: &mut Stream, content: &[u8], flush: Flush, block_bytes: usize) -> Vec<u8> {
     let (mut left, mut output) = (content, Vec::new());
     loop {
@@ -44,7 +44,7 @@ fn a_stream_is_the_content() {
                 };
                 for &block_bytes in blocks {
                     let output = compress(&mut stream, &content, Flush::Finish, block_bytes);
-                    let back = decoded(method.coding(), &output);
+                    let back = decoded(method.codec(), &output);
                     assert!(
                         back == content,
                         "{method:?} {length} {material:?} {block_bytes}"
@@ -60,9 +60,9 @@ fn a_stream_is_the_content() {
 fn a_stream_takes_any_pieces() {
     let mut random = Random(11);
     for method in [1, 2, 3, 6]
-        .map(|level| Method::new(Coding::Deflate, level).expect("a level"))
+        .map(|level| Method::new(GZIP, level).expect("a level"))
         .into_iter()
-        .chain([1, 3].map(|level| Method::new(Coding::Zstd, level).expect("a level")))
+        .chain([1, 3].map(|level| Method::new(ZSTD, level).expect("a level")))
     {
         for material in Material::ALL {
             for most in [3, 500, 40_000] {
@@ -80,7 +80,7 @@ fn a_stream_takes_any_pieces() {
                     left = rest;
                     if flush == Flush::Sync
                         && most > 3
-                        && method.coding() == Coding::Deflate
+                        && method.codec() == GZIP
                         && output.len() > 10
                     {
                         let so_far = inflate_beginning(&output[10..]);
@@ -94,7 +94,7 @@ fn a_stream_takes_any_pieces() {
                     64 + random.below(200),
                 ));
                 assert!(
-                    decoded(method.coding(), &output) == content,
+                    decoded(method.codec(), &output) == content,
                     "{method:?} {material:?} {most}"
                 );
             }
@@ -104,11 +104,11 @@ fn a_stream_takes_any_pieces() {
 
 #[test]
 fn a_flushed_frame_can_be_read_so_far() {
-    let method = Method::new(Coding::Zstd, 1).expect("a level");
+    let method = Method::new(ZSTD, 1).expect("a level");
     let content = Material::Html.content(50_000);
     let mut stream = Stream::new(method);
     let output = compress(&mut stream, &content, Flush::Sync, 4096);
-    // The other decoder gives nothing that it may still have to look back at.
+    // The other decoder returns no content that later blocks may refer to.
     let mut back = Vec::with_capacity(content.len() + 1);
     let mut decoder = zstd_safe::DCtx::create();
     let mut to = zstd_safe::OutBuffer::around(&mut back);
@@ -128,13 +128,13 @@ fn a_stream_can_be_used_for_another_response_at_any_time() {
         compress(&mut stream, &content, Flush::None, 4096);
         stream.reset(method);
         let output = compress(&mut stream, &content, Flush::Finish, 4096);
-        assert!(decoded(method.coding(), &output) == content, "{method:?}");
+        assert!(decoded(method.codec(), &output) == content, "{method:?}");
         stream.reset(method);
     }
 }
 
 #[test]
-fn a_stream_compresses_across_what_it_is_passed_together() {
+fn a_stream_refers_back_across_a_flush() {
     for method in methods() {
         let content = Material::Random.content(10_000);
         let mut stream = Stream::new(method);

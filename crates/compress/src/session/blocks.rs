@@ -1,23 +1,23 @@
-//! Output that has not been taken.
+//! Output that the caller has not taken yet.
 
 use std::collections::VecDeque;
 
-/// Blocks, in order.
+/// A queue of blocks.
 #[derive(Default)]
 pub(super) struct Blocks {
     blocks: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Since the beginning, in bytes.
+    /// The length of all blocks since the beginning, in bytes.
     total: u64,
 }
 
 impl Blocks {
-    /// How much they hold, in bytes.
+    /// The length of the blocks that wait, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How much has been put out since the beginning, in bytes.
+    /// The length of all blocks since the beginning, in bytes.
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -43,14 +43,14 @@ impl Blocks {
         }
     }
 
-    /// The next block.
+    /// Takes the next block.
     pub fn pop(&mut self) -> Option<Vec<u8>> {
         let block = self.blocks.pop_front()?;
         self.bytes -= block.len();
         Some(block)
     }
 
-    /// Whether there is none.
+    /// Returns true if no block waits.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }

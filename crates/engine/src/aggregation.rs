@@ -1,14 +1,12 @@
-//! When a client is woken: interrupts cost more than what they announce if there is one for each response (ACSA
-//! section 3.3).
+//! Decides when a client is woken: one interrupt for each response would cost more than the
+//! response is worth (ACSA section 3.3).
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use slipstream_offload::device::message::Aggregation;
+use slipstream_accelerators::engine::protocol::message::Aggregation;
+use slipstream_offload::costs::AGGREGATION_PATIENCE;
 
-/// The longest that a response is kept without an event.
-pub(crate) const PATIENCE: Duration = Duration::from_micros(100);
-
-/// The largest number that adapting comes to.
+/// The largest number of responses for which one event is sent when the number adapts.
 const MAXIMUM: u32 = 32;
 
 /// Counts the responses of which an instance's client has not been told.
@@ -20,14 +18,14 @@ pub(crate) struct Aggregator {
     since: Option<Instant>,
 }
 
-/// What is due.
+/// The notice that is due to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// There is nothing to tell.
+    /// No notice.
     Nothing,
     /// An event.
     Now,
-    /// An event then, if none was due before.
+    /// An event at this time, if none was due before.
     At(Instant),
 }
 
@@ -45,17 +43,18 @@ impl Aggregator {
         }
     }
 
-    /// A response has been delivered.
+    /// Counts a response that has been delivered.
     pub(crate) fn count(&mut self) {
         self.unsignalled += 1;
     }
 
-    /// What is due when `outstanding` requests of the client have not been answered. After [`Due::Now`] it counts anew.
+    /// Returns the notice that is due while `outstanding` requests of the client have not been
+    /// answered. After [`Due::Now`] counting starts again.
     pub(crate) fn due(&mut self, now: Instant, outstanding: u64) -> Due {
         if self.unsignalled == 0 {
             return Due::Nothing;
         }
-        let deadline = *self.since.get_or_insert(now) + PATIENCE;
+        let deadline = *self.since.get_or_insert(now) + AGGREGATION_PATIENCE;
         let is_reached = self.unsignalled >= self.threshold;
         if !is_reached && outstanding > 0 && now < deadline {
             return Due::At(deadline);
@@ -88,7 +87,7 @@ mod tests {
         let mut aggregator = Aggregator::new(Aggregation::Fixed(4));
         assert_eq!(aggregator.due(now, 9), Due::Nothing);
         deliver(&mut aggregator, 3);
-        assert_eq!(aggregator.due(now, 9), Due::At(now + PATIENCE));
+        assert_eq!(aggregator.due(now, 9), Due::At(now + AGGREGATION_PATIENCE));
         deliver(&mut aggregator, 1);
         assert_eq!(aggregator.due(now, 9), Due::Now);
         assert_eq!(aggregator.due(now, 9), Due::Nothing);
@@ -101,12 +100,15 @@ mod tests {
         deliver(&mut aggregator, 1);
         assert_eq!(aggregator.due(now, 0), Due::Now, "none is left");
         deliver(&mut aggregator, 1);
-        assert_eq!(aggregator.due(now, 1), Due::At(now + PATIENCE));
+        assert_eq!(aggregator.due(now, 1), Due::At(now + AGGREGATION_PATIENCE));
         deliver(&mut aggregator, 1);
         // Counted from the first.
-        let later = now + PATIENCE / 2;
-        assert_eq!(aggregator.due(later, 1), Due::At(now + PATIENCE));
-        assert_eq!(aggregator.due(now + PATIENCE, 1), Due::Now);
+        let later = now + AGGREGATION_PATIENCE / 2;
+        assert_eq!(
+            aggregator.due(later, 1),
+            Due::At(now + AGGREGATION_PATIENCE)
+        );
+        assert_eq!(aggregator.due(now + AGGREGATION_PATIENCE, 1), Due::Now);
     }
 
     #[test]

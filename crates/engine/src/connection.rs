@@ -1,4 +1,4 @@
-//! What a client says on its connection, and what it is answered.
+//! The messages of a client on its connection, and the answers to them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,8 +6,10 @@ use std::sync::{Arc, Weak};
 
 use arrayvec::ArrayVec;
 use rustix::net::{RecvFlags, Shutdown};
-use slipstream_offload::device::message::{MESSAGE_BYTES, ToClient, ToEngine, Token};
-use slipstream_offload::device::socket;
+use slipstream_accelerators::engine::protocol::message::{
+    MESSAGE_BYTES, ToClient, ToEngine, Token,
+};
+use slipstream_accelerators::engine::protocol::socket;
 use zeroize::Zeroizing;
 
 use crate::Shared;
@@ -26,12 +28,12 @@ pub(crate) struct Connection {
 /// Sessions that can be joined.
 pub(crate) type Sessions = Vec<Weak<Session>>;
 
-/// Whether a connection goes on.
+/// Tells if a connection stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// It does.
+    /// It stays open.
     Open,
-    /// It is to be closed.
+    /// It is closed.
     Close,
 }
 
@@ -81,7 +83,7 @@ impl Connection {
         }
     }
 
-    /// Says why the connection is closed.
+    /// Tells the client the reason why the connection is closed.
     pub(crate) fn refuse(&self, reason: &str) {
         let _ = self.send(Reply::from(ToClient::Refused(reason.to_owned())));
     }
@@ -150,7 +152,7 @@ impl Connection {
     }
 
     fn join(&mut self, token: &Token, sessions: &Sessions) -> Result<(), String> {
-        // All are looked at, so that the time does not tell which one is nearly right.
+        // All are compared, so that the time does not tell which one is nearly right.
         let mut found = None;
         for session in sessions.iter().filter_map(Weak::upgrade) {
             if session.is_joined_with(token) {
@@ -192,9 +194,10 @@ impl Drop for Connection {
         if let Some(instance) = self.instance.take() {
             self.shared.scheduler().remove(&instance);
         }
-        // What is being computed keeps the socket a little longer; the client shall know now.
+        // A batch that is being computed keeps the socket open a little longer; the client shall
+        // know now.
         let _ = rustix::net::shutdown(&*self.socket, Shutdown::Both);
-        // With messages unread, the client would find an error before the last answer.
+        // With messages unread, the client would receive an error before the last answer.
         while let Ok(Some(_)) = receive(&self.socket) {}
     }
 }
@@ -208,7 +211,8 @@ impl From<ToClient> for Reply {
     }
 }
 
-/// Receives a message, without descriptors: the kernel drops those that a client sends. Closing them here could block.
+/// Receives a message, without descriptors: the kernel drops those that a client sends. Closing
+/// them here could block.
 fn receive(socket: &OwnedFd) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
     let mut packet = Zeroizing::new(vec![0; MESSAGE_BYTES + 1]);
     let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
@@ -216,7 +220,7 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
     if length == 0 {
         return Ok(None);
     }
-    // One that is too long cannot be read as any message.
+    // A message that is too long is malformed in any case.
     packet.truncate(length);
     Ok(Some(packet))
 }

@@ -1,4 +1,4 @@
-//! The thread that listens, and answers messages. Nothing that a client does makes it wait.
+//! The thread that listens and answers messages. No client can block it.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,10 +12,10 @@ use crate::connection::{Connection, Next, Sessions};
 use crate::counters::{count, uncount};
 use crate::listener::Listener;
 
-/// Connections that can be open at a time.
+/// The most connections that are open at a time.
 const MAXIMUM_CONNECTIONS: usize = 1024;
 
-/// How long nobody is accepted after the system had no descriptor for a connection.
+/// The time for which no connection is accepted after the system had no descriptor for one.
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -32,7 +32,7 @@ pub(crate) struct Control {
     shared: Arc<Shared>,
     epoll: OwnedFd,
     connections: HashMap<u64, Connection>,
-    /// The name that epoll will know the next connection by.
+    /// The key by which epoll knows the next connection.
     next: u64,
     sessions: Sessions,
     is_paused: bool,
@@ -61,7 +61,7 @@ impl Control {
             events.clear();
             let timeout = self.is_paused.then_some(&PAUSE);
             let space = rustix::buffer::spare_capacity(&mut events);
-            // An interruption is no event; nothing else is to be expected of a descriptor of our own.
+            // An interruption is no event. No other error can happen to a descriptor of our own.
             let _ = epoll::wait(&self.epoll, space, timeout);
             if self.is_paused {
                 self.is_paused = self.watch(&self.listener, LISTENER).is_err();
@@ -92,7 +92,8 @@ impl Control {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => return,
             Err(_) => {
-                // No descriptors are left: the listener would stay readable, and this thread busy.
+                // Without descriptors the listener would stay readable, and this thread would not
+                // sleep.
                 self.is_paused = epoll::delete(&self.epoll, &self.listener).is_ok();
                 return;
             }
@@ -116,13 +117,14 @@ impl Control {
         }
     }
 
-    /// One message at a time, so that each connection has its turn.
+    /// Serves one message, so that each connection has its turn.
     fn serve(&mut self, name: u64) {
         let Some(connection) = self.connections.get_mut(&name) else {
             return;
         };
         if connection.serve(&mut self.sessions) == Next::Close {
-            // Explicitly, since what is being computed keeps the socket a little longer.
+            // Explicitly, since a batch that is being computed keeps the socket open a little
+            // longer.
             let _ = epoll::delete(&self.epoll, &*connection);
             self.connections.remove(&name);
             uncount(&self.shared.counters.connections);

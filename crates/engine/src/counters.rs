@@ -1,9 +1,9 @@
-//! What the engine has done so far.
+//! The counters of the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
-use slipstream_lanes::LANES;
+use slipstream_accelerators::lanes::LANES;
 use slipstream_offload::Kind;
 
 /// Counts that all threads add to.
@@ -31,32 +31,33 @@ pub(crate) struct Counters {
     pub(crate) compressed_bytes: AtomicU64,
 }
 
-/// What an engine has done since it was started, and what it holds.
+/// The figures of an engine since it was started.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Status {
     /// Connections that are open.
     pub connections: u64,
-    /// Of these, how many have an instance.
+    /// Connections that have an instance.
     pub instances: u64,
     /// Sets of keys.
     pub sessions: u64,
     /// Keys in all of them.
     pub keys: u64,
-    /// Connections that were ever accepted.
+    /// Connections that have been accepted since the start.
     pub accepted: u64,
-    /// Connections of users that may not.
+    /// Connections of users that are not allowed to connect.
     pub foreign_users: u64,
     /// Messages that were answered with a refusal.
     pub refused_messages: u64,
-    /// Connections that were closed for a message that cannot be.
+    /// Connections that were closed for a malformed message.
     pub malformed_messages: u64,
-    /// Instances that were ended for what stood in their rings.
+    /// Instances that were ended for malformed content of their rings.
     pub malformed_rings: u64,
     /// Requests taken, by the name of their kind.
     pub requests: ByKind,
     /// Requests that were refused: no such key, buffer or level, or operands of a wrong length.
     pub refused: u64,
-    /// Requests whose operands were not what the standard allows, or whose result failed its check.
+    /// Requests whose operands violate the standard, or whose result failed its check.
     pub faults: u64,
     /// Responses delivered.
     pub responses: u64,
@@ -72,9 +73,9 @@ pub struct Status {
     pub fill: [u64; LANES],
     /// Chunks of content that were compressed.
     pub compressed_chunks: u64,
-    /// Their length in bytes.
+    /// The length of their content in bytes.
     pub content_bytes: u64,
-    /// And afterwards.
+    /// The length of their compressed content in bytes.
     pub compressed_bytes: u64,
 }
 
@@ -89,7 +90,7 @@ impl Serialize for ByKind {
 }
 
 impl Counters {
-    /// The figures now. Counts of the same moment need not fit each other exactly.
+    /// Returns the current figures. Counts of the same moment need not agree exactly.
     pub(crate) fn status(&self) -> Status {
         let fill = self.fill.each_ref().map(read);
         let batches: u64 = fill.iter().sum();
@@ -125,12 +126,12 @@ pub(crate) fn count(counter: &AtomicU64) {
     add(counter, 1);
 }
 
-/// Adds some.
+/// Adds `number`.
 pub(crate) fn add(counter: &AtomicU64, number: usize) {
     counter.fetch_add(number as u64, Ordering::Relaxed);
 }
 
-/// Takes one away.
+/// Subtracts one.
 pub(crate) fn uncount(counter: &AtomicU64) {
     counter.fetch_sub(1, Ordering::Relaxed);
 }

@@ -9,10 +9,12 @@ use std::time::Instant;
 use rustix::event::EventfdFlags;
 use rustix::net::Shutdown;
 use rustix::pipe::PipeFlags;
-use slipstream_offload::device::buffers;
-use slipstream_offload::device::layout::{BUFFERS_USED, CLIENT_BELL, COMPANY, ENGINE_BELL, Layout};
-use slipstream_offload::device::message::Aggregation;
-use slipstream_offload::device::wire::{Response, Slot, write_response};
+use slipstream_accelerators::engine::protocol::buffers;
+use slipstream_accelerators::engine::protocol::layout::{
+    BUFFERS_USED, CLIENT_BELL, CONCURRENCY, ENGINE_BELL, Layout,
+};
+use slipstream_accelerators::engine::protocol::message::Aggregation;
+use slipstream_accelerators::engine::protocol::wire::{Response, Slot, write_response};
 use slipstream_ring::Words;
 use slipstream_ring::bell::Bell;
 use slipstream_ring::memory::Memory;
@@ -23,10 +25,10 @@ use crate::counters::{Counters, count, uncount};
 use crate::lock;
 use crate::session::Session;
 
-/// How many requests of a client are taken in its turn at most.
+/// The number of requests that are taken in a client's turn at most.
 const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=16;
 
-/// What a client can ask for.
+/// The parameters that a client asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) layout: Layout,
@@ -37,15 +39,16 @@ pub(crate) struct Terms {
 /// A client's instance. It is alive until its connection has been closed.
 #[derive(Debug)]
 pub(crate) struct Instance {
-    /// Where its keys are.
+    /// The keys that the client may use.
     pub(crate) session: Arc<Session>,
-    /// How many requests are taken in its turn.
+    /// The number of requests that are taken in its turn.
     pub(crate) weight: u32,
-    /// In which the engine says that it sleeps.
+    /// The bell that the engine arms when it sleeps.
     pub(crate) bell: Bell<Arc<Memory>>,
-    /// Written by the client when it has seen the engine asleep. It is never read: only that it is written counts.
+    /// Written by the client when it has seen the engine asleep. The engine never reads it: the
+    /// write itself is the event.
     pub(crate) doorbell: OwnedFd,
-    /// Where its rings and buffers lie.
+    /// The places of its rings and buffers.
     pub(crate) layout: Layout,
     memory: Arc<Memory>,
     outbox: Mutex<Outbox>,
@@ -56,7 +59,7 @@ pub(crate) struct Instance {
     counters: Arc<Counters>,
 }
 
-/// What delivers responses.
+/// The state for the delivery of responses.
 #[derive(Debug)]
 struct Outbox {
     responses: Producer<Arc<Memory>>,
@@ -66,11 +69,12 @@ struct Outbox {
     aggregator: Aggregator,
 }
 
-/// What the client gets, in this order.
+/// The descriptors that are sent to the client, in this order.
 pub(crate) type Handover = [OwnedFd; 3];
 
 impl Instance {
-    /// Makes an instance; returns it with the ring of its requests and what the client gets.
+    /// Makes an instance. Returns it with the ring of its requests and the descriptors for the
+    /// client.
     ///
     /// # Errors
     /// If the system has no memory or no descriptors for it.
@@ -84,7 +88,7 @@ impl Instance {
         let (memory, file) = Memory::create(layout.words())?;
         let memory = Arc::new(memory);
         let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        // A pipe, since each of its ends blocks or not by itself. Of an eventfd that both sides have the client could
+        // A pipe, since its two ends can differ in blocking. With a shared eventfd the client could
         // make writes block, and fill it up.
         let (readable, event) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let for_client = [
@@ -117,15 +121,17 @@ impl Instance {
         Ok((instance, requests, for_client))
     }
 
-    /// How many requests its client says can come to wait together; 0 if it does not say.
-    pub(crate) fn company(&self) -> usize {
-        let company = self.memory.words()[COMPANY].load(Ordering::Relaxed);
-        usize::try_from(company).map_or(self.layout.slots(), |company| {
-            company.min(self.layout.slots())
+    /// Returns the number of requests that the client expects to have waiting together; 0 if it
+    /// does not tell.
+    pub(crate) fn concurrency(&self) -> usize {
+        let concurrency = self.memory.words()[CONCURRENCY].load(Ordering::Relaxed);
+        usize::try_from(concurrency).map_or(self.layout.slots(), |concurrency| {
+            concurrency.min(self.layout.slots())
         })
     }
 
-    /// How many more responses there will be room for, when `taken` requests have been taken so far.
+    /// Returns the number of further responses that there will be room for, when `taken` requests
+    /// have been taken so far.
     ///
     /// # Errors
     /// If the client has written an impossible count.
@@ -135,7 +141,8 @@ impl Instance {
         Ok(outbox.responses.room()?.saturating_sub(unanswered))
     }
 
-    /// Copies what lies in a buffer. Its client may write to it meanwhile, and gets what it has mixed.
+    /// Copies the content of a buffer. A client that writes to the buffer meanwhile gets a mixture
+    /// of both contents.
     ///
     /// # Panics
     /// If there is no such buffer, or `content` is longer.
@@ -143,7 +150,7 @@ impl Instance {
         buffers::read(&self.memory.words()[self.layout.buffer(index)], content);
     }
 
-    /// Puts a result into a buffer, if it has room for it.
+    /// Puts a result into a buffer. Returns false if the buffer is too short.
     ///
     /// # Panics
     /// If there is no such buffer.
@@ -155,7 +162,7 @@ impl Instance {
         has_room
     }
 
-    /// Puts a response into the ring. The client is not told: [`signal`](Self::signal) does that.
+    /// Puts a response into the ring. [`signal`](Self::signal) wakes the client.
     pub(crate) fn deliver(&self, response: &Response) {
         if self.has_ended() {
             return count(&self.counters.dropped);
@@ -169,7 +176,7 @@ impl Instance {
                 outbox.aggregator.count();
                 count(&self.counters.responses);
             }
-            // Room has been made sure of: the client has taken its count back.
+            // There is room: it was checked before, so the client has decreased its count.
             Ok(false) | Err(Corrupt) => {
                 drop(outbox);
                 self.fail();
@@ -177,8 +184,8 @@ impl Instance {
         }
     }
 
-    /// Wakes the client if that is due and it sleeps; otherwise returns when to look again, if it has responses to be
-    /// told of.
+    /// Wakes the client if that is due and it sleeps. Otherwise returns the time for the next call,
+    /// if the client has not been told of all responses.
     pub(crate) fn signal(&self, now: Instant) -> Option<Instant> {
         let mut outbox = lock(&self.outbox);
         // Untrusted, but a client that lies only wakes itself at the wrong time.
@@ -191,32 +198,32 @@ impl Instance {
         }
         if outbox.client_bell.must_ring() {
             count(&self.counters.events);
-            // Fails if the pipe is full, and then the client has been told often enough.
+            // Fails if the pipe is full. Then the client has been told often enough.
             let _ = rustix::io::write(&outbox.event, &1_u64.to_ne_bytes());
         }
         None
     }
 
-    /// The client has broken the rules: its connection is shut down, which ends the instance.
+    /// Shuts down the connection of a client that has broken the rules, which ends the instance.
     pub(crate) fn fail(&self) {
         if !self.has_ended.swap(true, Ordering::Relaxed) {
             count(&self.counters.malformed_rings);
-            // Fails if the client has been faster.
+            // Fails if the client has closed its side already.
             let _ = rustix::net::shutdown(&*self.socket, Shutdown::Both);
         }
     }
 
-    /// Its connection has been closed: from now on responses are dropped.
+    /// Ends the instance when its connection has been closed: from now on responses are dropped.
     pub(crate) fn end(&self) {
         self.has_ended.store(true, Ordering::Relaxed);
     }
 
-    /// Its client has gone.
+    /// Notes that the client has exited.
     pub(crate) fn abandon(&self) {
         self.is_abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has ended.
+    /// Returns true if the instance has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Relaxed)
     }
@@ -230,7 +237,7 @@ impl Instance {
         }
     }
 
-    /// Wipes the buffers that the client says it has used; those that it has not are not even there yet.
+    /// Wipes the buffers that the client says it has used. The others have no pages yet.
     fn wipe_buffers(&self) {
         let words = self.memory.words();
         let used = words[BUFFERS_USED].load(Ordering::Relaxed);
@@ -246,9 +253,10 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         uncount(&self.counters.instances);
-        // Requests that nobody has taken may hold secrets.
+        // Requests that have not been taken may hold secrets.
         self.wipe(self.layout.requests());
-        // So may responses and buffers that nobody has read, but a client that is still there may read them yet.
+        // So may responses and buffers that have not been read, but a client that is still
+        // connected may read them later.
         if self.is_abandoned.load(Ordering::Relaxed) {
             self.wipe(self.layout.responses());
             self.wipe_buffers();

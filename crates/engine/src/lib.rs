@@ -1,12 +1,16 @@
-//! A device made of cores. Its clients, such as the workers of a server, hand requests over on rings in shared memory,
-//! as to a QAT endpoint (QTLS section 2.3), and one or more cores compute what all of them ask, in batches.
+//! An engine: a device made of cores. Its clients, such as the workers of a server, hand over
+//! requests on rings in shared memory, as to a QAT endpoint (QTLS section 2.3). One or more cores
+//! compute the requests of all clients, in batches.
 //!
-//! Batches that mix clients fill where those of a single client would not, and the private keys live in this process
-//! only. Content is compressed chunk by chunk, on as many cores as there are. What both sides say to each other is defined in [`slipstream_offload::device`].
+//! Batches of several clients fill where those of a single client would not, and private keys stay
+//! in this process. Content is compressed chunk by chunk, on all cores of the engine. The protocol
+//! is defined in [`slipstream_accelerators::engine`], whose `Device` is the client's side; this
+//! crate is the server's side only, and knows no TLS and no HTTP.
 //!
-//! One thread listens on the socket and answers messages (`control`): it makes sessions, which hold keys, and instances,
-//! which hold a pair of rings. A thread for each core (`worker`) takes requests in turn (`scheduler`), computes them and
-//! fills the response rings. No client is trusted: whatever one does ends its own connection at most.
+//! One thread listens on the socket and answers messages (`control`): it makes sessions, which hold
+//! keys, and instances, which hold a pair of rings. A thread for each core (`worker`) takes
+//! requests in turn (`scheduler`), computes them and fills the response rings. No client is
+//! trusted: a client that breaks the rules ends its own connection and harms no other.
 
 mod aggregation;
 mod connection;
@@ -31,7 +35,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::event::EventfdFlags;
-use slipstream_lanes::Backend;
+use slipstream_accelerators::lanes::Backend;
 
 pub use counters::Status;
 pub use pace::Pace;
@@ -42,32 +46,33 @@ use listener::Listener;
 use scheduler::Scheduler;
 use worker::Worker;
 
-/// What an engine is started with.
+/// The options of an engine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where it listens.
+    /// The path of its socket.
     pub socket: PathBuf,
-    /// The cores it computes on, with a thread each.
+    /// The cores it computes on, one thread each.
     pub cores: Vec<usize>,
     /// The lanes it computes with.
     pub backend: Backend,
     /// The users that may connect, beside root and the engine's own.
     pub allow: Vec<u32>,
-    /// How long a batch that is not full waits for requests of jobs that clients say are under way; without, as long as a
-    /// batch of its kind takes.
+    /// The time for which a batch that is not full waits for requests of jobs that clients report
+    /// as concurrent. `None`: as long as a batch of its kind takes.
     pub linger: Option<Duration>,
-    /// The card that is simulated, if one is.
+    /// The simulated card, if there is one.
     pub pace: Option<Pace>,
 }
 
 /// A running engine. It stops when this is dropped.
 #[derive(Debug)]
+#[must_use = "an engine stops when it is dropped"]
 pub struct Engine {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What all threads see.
+/// The state that all threads share.
 #[derive(Debug)]
 struct Shared {
     counters: Arc<Counters>,
@@ -82,9 +87,10 @@ impl Engine {
     /// Listens on the socket and starts the threads.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] if an engine listens there already, [`io::ErrorKind::NotFound`] if the directory does not
-    /// exist, [`io::ErrorKind::InvalidInput`] if there is no core to compute on or this CPU lacks the backend's instructions,
-    /// whatever else the system fails with. The text says what to do.
+    /// [`io::ErrorKind::AddrInUse`] if another engine listens at the path,
+    /// [`io::ErrorKind::NotFound`] if the directory does not exist, [`io::ErrorKind::InvalidInput`]
+    /// if no core is given or this CPU lacks the backend's instructions, and other errors of the
+    /// system. The text names the cure.
     pub fn start(options: Options) -> io::Result<Self> {
         check(&options)?;
         let listener = Listener::bind(&options.socket, &options.allow)?;
@@ -111,13 +117,13 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The figures.
+    /// Returns the figures.
     pub fn status(&self) -> Status {
         self.shared.counters.status()
     }
 
-    /// Stops: requests that are being computed are finished and dropped, clients see their connections closed, and the
-    /// socket is removed.
+    /// Stops the engine: requests that are being computed are finished and dropped, clients see
+    /// their connections closed, and the socket is removed.
     pub fn stop(self) {}
 
     fn start_worker(&mut self, core: usize) -> io::Result<()> {
@@ -139,10 +145,10 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
-        // The counter of an event never fills up with this one write.
+        // One write does not overflow the event's counter.
         let _ = rustix::io::write(&self.shared.stop, &1_u64.to_ne_bytes());
         for thread in self.threads.drain(..) {
-            // A thread that has panicked has said so.
+            // A thread that has panicked has printed its message.
             let _ = thread.join();
         }
     }
@@ -158,7 +164,8 @@ impl Shared {
     }
 }
 
-/// Locks although another thread has panicked with the lock held: every structure here is whole between two statements.
+/// Locks although another thread has panicked with the lock held: every structure here is
+/// consistent between two statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

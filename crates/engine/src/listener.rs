@@ -7,9 +7,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::net::{SocketAddrUnix, SocketFlags};
-use slipstream_offload::device::socket;
+use slipstream_accelerators::engine::protocol::socket;
 
-/// Connections that may wait to be accepted.
+/// The most connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
 /// A listening socket. Its file is removed when this is dropped.
@@ -17,14 +17,15 @@ const BACKLOG: i32 = 128;
 pub(crate) struct Listener {
     socket: OwnedFd,
     path: PathBuf,
-    /// Device and inode: by the time this is dropped, another engine's socket may stand in the same place.
+    /// Device and inode: by the time this is dropped, another engine's socket may have the same
+    /// path.
     identity: (u64, u64),
     allow: Vec<u32>,
 }
 
 impl Listener {
-    /// Listens at `path`, for root, the user of this process and those of `allow`. A socket that nobody listens on any more
-    /// is replaced.
+    /// Listens at `path`, for root, the user of this process and those of `allow`. Replaces a
+    /// socket that no process listens on any more.
     ///
     /// # Errors
     /// As [`Engine::start`](crate::Engine::start).
@@ -35,7 +36,8 @@ impl Listener {
             .map_err(|error| explain(path, "not a path for a socket", error.into()))?;
         rustix::net::bind(&socket, &address)
             .map_err(|error| explain(path, "cannot listen", error.into()))?;
-        // The kernel wants the right to write of whoever connects. `accept` looks at who it is in any case.
+        // The kernel asks the connecting user for the right to write. `accept` checks the user in
+        // any case.
         let mode = if allow.is_empty() { 0o600 } else { 0o666 };
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         rustix::net::listen(&socket, BACKLOG)?;
@@ -48,10 +50,10 @@ impl Listener {
         })
     }
 
-    /// The next connection, and whether its user may use the engine.
+    /// Accepts the next connection. Returns true with it if its user may use the engine.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there is none, whatever else accepting fails with.
+    /// [`io::ErrorKind::WouldBlock`] if there is none, and other errors of accepting.
     pub(crate) fn accept(&self) -> io::Result<(OwnedFd, bool)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let connection = rustix::net::accept_with(&self.socket, flags)?;
@@ -74,7 +76,8 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let metadata = fs::symlink_metadata(&self.path);
         if metadata.is_ok_and(|now| (now.dev(), now.ino()) == self.identity) {
-            // There is nobody to tell if that fails; the next engine replaces what is left.
+            // A failure cannot be reported from here. The next engine replaces a socket that is
+            // left.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -98,7 +101,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             Err(explain(path, "belongs to another user", error))
         }
-        // An engine that is too busy to accept lives, too.
+        // An engine that is too busy to accept is alive as well.
         Ok(_) | Err(_) => Err(explain(
             path,
             "an engine listens there already; stop it, or name another path",

@@ -4,39 +4,42 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
-use slipstream_lanes::ec::Curve;
-use slipstream_lanes::rsa::Size;
+use slipstream_keys::Group;
+use slipstream_keys::ec::Curve;
+use slipstream_keys::rsa::Size;
 use slipstream_offload::Kind;
-use slipstream_offload::ahead::Group;
 
-/// How fast the card is.
+/// The speed of the card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Requests that it computes at the same time, each on an engine of its own.
     pub engines: usize,
-    /// Requests for compression that it computes at the same time, on engines that compute nothing else.
+    /// Requests for compression that it computes at the same time, on engines that compute nothing
+    /// else.
     pub compression_engines: usize,
-    /// How long an engine takes for a request of each kind, by [`Kind::index`].
+    /// The time that an engine takes for a request of each kind, by [`Kind::index`].
     pub latencies: [Duration; Kind::COUNT],
-    /// How much longer it takes for each KiB of content that is to be compressed.
+    /// The additional time for each KiB of content that is to be compressed.
     pub kibibyte: Duration,
 }
 
 impl Pace {
-    /// The engines of one endpoint of an Intel DH8970, which computes about 100,000 RSA-2048 operations a second on three
-    /// endpoints: at 745 us each, that keeps 75 engines busy.
+    /// The engines of one endpoint of an Intel DH8970, which computes about 100,000 RSA-2048
+    /// operations a second on three endpoints: at 745 us each, that keeps 75 engines busy.
     pub const DH8970_ENGINES: usize = 25;
 
-    /// An endpoint of an Intel DH8970 with that many engines, and the ten for compression that each of the three has, according
-    /// to Dell's description of the chipset (C62x).
+    /// An endpoint of an Intel DH8970 with that many engines, and the ten for compression that each
+    /// of the three has, according to Dell's description of the chipset (C62x).
     ///
-    /// RSA-2048 and RSA-4096 are from QWEB, table 2. The others are not in that table and derived: RSA-3072 by the power
-    /// law between these two; operations on P-256 and X25519 from the limit of 40,000 ECDHE-RSA handshakes a second on
-    /// 75 engines (QTLS, figure 7b), each of which takes a signature of 745 us and two operations on a curve, a new key and
-    /// an exchange; on P-384 from P-256 by the third power of the length.
+    /// RSA-2048 and RSA-4096 are from QWEB, table 2. The others are not in that table and derived:
+    /// RSA-3072 by the power law between these two; operations on P-256 and X25519 from the limit
+    /// of 40,000 ECDHE-RSA handshakes a second on 75 engines (QTLS, figure 7b), each of which takes
+    /// a signature of 745 us and two operations on a curve, a new key and an exchange; on P-384
+    /// from P-256 by the third power of the length.
     ///
-    /// Compression is from QWEB, table 2: 28, 41, 66, 110 and 194 us for 4 to 64 KB. The straight line through the first and the
-    /// last is never more than 5 us below. The card has no Zstandard, which is given the same pace.
+    /// Compression is from QWEB, table 2: 28, 41, 66, 110 and 194 us for 4 to 64 KB. The straight
+    /// line through the first and the last is never more than 5 us below. The card has no
+    /// Zstandard, which is given the same pace.
     pub fn dh8970(engines: usize) -> Self {
         let latency = |kind| {
             Duration::from_micros(match kind {
@@ -81,7 +84,8 @@ impl Card {
         }
     }
 
-    /// When the card would answer a request of this kind, with so much content, that arrives now.
+    /// Returns the time at which the card would answer a request of this kind, with this much
+    /// content, that arrives now.
     pub(crate) fn answers(&mut self, kind: Kind, content_bytes: usize, now: Instant) -> Instant {
         let engines = match kind {
             Kind::Compress(_) => &mut self.compression_engines,
@@ -92,7 +96,7 @@ impl Card {
     }
 }
 
-/// Those of a kind: when each has nothing to do any more.
+/// The engines of a kind: the time at which each becomes idle.
 #[derive(Debug)]
 struct Engines(BinaryHeap<Reverse<Instant>>);
 
@@ -101,7 +105,8 @@ impl Engines {
         Self(std::iter::repeat_n(Reverse(now), count).collect())
     }
 
-    /// When the one that is free first has done what arrives now.
+    /// Returns the time at which the engine that is idle first has computed a request that arrives
+    /// now.
     fn take(&mut self, latency: Duration, now: Instant) -> Instant {
         let mut earliest = self.0.peek_mut().expect("at least one engine");
         let end = earliest.0.max(now) + latency;

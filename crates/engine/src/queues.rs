@@ -3,16 +3,13 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use slipstream_lanes::LANES;
-use slipstream_offload::Kind;
+use slipstream_accelerators::lanes::LANES;
+use slipstream_offload::costs::{Cost, PATIENCE_BATCHES};
+use slipstream_offload::{Kind, PerKind};
 
-/// A request that does not fill a batch goes before full batches of other kinds once it has waited for as many times what
-/// its own batch takes. So it waits for a bounded time, and lanes that stay empty cost no more than a part of what was
-/// computed meanwhile.
-const PATIENCE: u32 = 2;
-
-/// How many requests fill a batch of this kind, so that waiting gains nothing: four operations of RSA take half the time of
-/// eight. Whoever has said how long to wait wants full ones. Content is not computed in lanes.
+/// Returns the number of requests that fill a batch of this kind, so that waiting gains nothing.
+/// Four operations of RSA take half the time of eight, but with a configured `linger` only eight
+/// fill a batch. Content is not computed in lanes.
 fn least_full(kind: Kind, linger: Option<Duration>) -> usize {
     match (kind, linger) {
         (Kind::Compress(_), _) => 1,
@@ -21,7 +18,7 @@ fn least_full(kind: Kind, linger: Option<Duration>) -> usize {
     }
 }
 
-/// How many requests of this kind are computed together at most.
+/// Returns the number of requests of this kind that are computed together at most.
 fn most(kind: Kind) -> usize {
     match kind {
         Kind::Compress(_) => 1,
@@ -29,8 +26,9 @@ fn most(kind: Kind) -> usize {
     }
 }
 
-/// How many requests of this kind are taken from rings before they are computed: a batch; of content one more than is taken
-/// up next, since each chunk may take long, and whoever comes later waits for all of them.
+/// Returns the number of requests of this kind that are taken from rings before they are computed:
+/// a batch. Of content it is one more than is computed next, since each chunk may take long, and
+/// requests that arrive later wait for all of them.
 fn enough(kind: Kind) -> usize {
     match kind {
         Kind::Compress(_) => 2,
@@ -38,7 +36,7 @@ fn enough(kind: Kind) -> usize {
     }
 }
 
-/// Whether requests of this kind share lanes, so that it can be worth while to wait for others.
+/// Returns true if requests of this kind share lanes, so that waiting for others can pay off.
 fn shares_lanes(kind: Kind) -> bool {
     !matches!(kind, Kind::Compress(_))
 }
@@ -47,9 +45,9 @@ fn shares_lanes(kind: Kind) -> bool {
 #[derive(Debug)]
 pub(crate) struct Queues<T> {
     queues: [VecDeque<Waiting<T>>; Kind::COUNT],
-    /// What a batch of each kind has taken last.
-    costs: [Duration; Kind::COUNT],
-    /// How many requests that [share lanes](shares_lanes) wait.
+    /// The cost of the last batch of each kind.
+    costs: PerKind<Cost>,
+    /// The number of waiting requests that [share lanes](shares_lanes).
     waiting: usize,
 }
 
@@ -59,14 +57,14 @@ struct Waiting<T> {
     request: T,
 }
 
-/// What is to be done.
+/// The next step of an engine thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Computing a batch of this kind.
+    /// Compute a batch of this kind.
     Batch(Kind),
-    /// Waiting for more requests, until then.
+    /// Wait for more requests, until this time.
     Linger(Instant),
-    /// Nothing.
+    /// Nothing waits.
     Nothing,
 }
 
@@ -90,8 +88,8 @@ impl<T> Queues<T> {
         self.waiting += usize::from(shares_lanes(kind));
     }
 
-    /// Whether enough requests of a kind wait, so that no more need be taken from rings: what waits there waits in the order
-    /// that is fair.
+    /// Returns true if enough requests of a kind wait, so that no more are taken from rings.
+    /// Requests that stay in the rings keep their fair order.
     pub(crate) fn has_enough(&self) -> bool {
         let mut queues = Kind::ALL.into_iter().zip(&self.queues);
         queues.any(|(kind, queue)| queue.len() >= enough(kind))
@@ -101,26 +99,29 @@ impl<T> Queues<T> {
         self.queues[kind.index()].len() >= least_full(kind, linger)
     }
 
-    /// What is to be done when a batch may wait for `linger` as long as fewer requests wait than `company`, so many as can
-    /// come to wait together. Without `linger` it waits as long as it takes: so what is gained when others join it is never
-    /// much less than what is lost when nobody comes.
+    /// Returns the next step, when a batch may wait for `linger` as long as fewer requests wait
+    /// than `concurrency`, the most that can come to wait together. Without `linger` it waits as
+    /// long as it takes to compute: so the gain if others join is never much less than the loss if
+    /// none comes.
     ///
-    /// The oldest full batch, or what has waited too long for one; without a full batch of lanes the oldest request that has
-    /// lingered. Content is a full batch that keeps no lanes busy: it is never waited for, and only its age counts.
+    /// It is the oldest full batch, or a request that has waited too long for one; without a full
+    /// batch of lanes it is the oldest request that has lingered. Content is a full batch that
+    /// keeps no lanes busy: it is never waited for, and only its age counts.
     pub(crate) fn choose(
         &self,
         now: Instant,
         linger: Option<Duration>,
-        company: impl FnOnce() -> usize,
+        concurrency: impl FnOnce() -> usize,
     ) -> Choice {
         let has_full_lanes = Kind::ALL
             .into_iter()
             .any(|kind| shares_lanes(kind) && self.fills_batch(kind, linger));
-        let are_all_here = || self.waiting > 0 && self.waiting >= company();
+        let are_all_here = || self.waiting > 0 && self.waiting >= concurrency();
         let due = if has_full_lanes {
             self.oldest(|kind, arrived| {
                 self.fills_batch(kind, linger)
-                    || now.saturating_duration_since(arrived) >= PATIENCE * self.costs[kind.index()]
+                    || now.saturating_duration_since(arrived)
+                        >= PATIENCE_BATCHES * self.costs[kind].or_zero()
             })
         } else if are_all_here() {
             self.oldest(|_, _| true)
@@ -136,15 +137,17 @@ impl<T> Queues<T> {
         deadlines.min().map_or(Choice::Nothing, Choice::Linger)
     }
 
-    /// Until when a request of this kind waits for others, if nothing else fills a batch.
+    /// Returns the time until which a request of this kind waits for others, if nothing else fills
+    /// a batch.
     fn deadline(&self, kind: Kind, arrived: Instant, linger: Option<Duration>) -> Instant {
         match shares_lanes(kind) {
-            true => arrived + linger.unwrap_or(self.costs[kind.index()]),
+            true => arrived + linger.unwrap_or(self.costs[kind].or_zero()),
             false => arrived,
         }
     }
 
-    /// Takes the batch of this kind, the oldest first: as many as [most], or as [fill](least_full) one, or what is there.
+    /// Takes the batch of this kind, the oldest first: as many as [most], or as [fill](least_full)
+    /// one, or all that wait.
     pub(crate) fn take(&mut self, kind: Kind, linger: Option<Duration>) -> Vec<T> {
         let queue = &mut self.queues[kind.index()];
         let least = least_full(kind, linger);
@@ -159,9 +162,9 @@ impl<T> Queues<T> {
             .collect()
     }
 
-    /// A batch of this kind has taken so long.
+    /// Notes the cost of a batch of this kind.
     pub(crate) fn measured(&mut self, kind: Kind, cost: Duration) {
-        self.costs[kind.index()] = cost;
+        self.costs[kind] = Cost::Known(cost);
     }
 
     /// Drops requests that fulfil a condition.
@@ -181,7 +184,7 @@ impl<T> Queues<T> {
             .min_by_key(|(arrived, _)| *arrived)
     }
 
-    /// When the oldest of each kind has arrived.
+    /// Returns the arrival of the oldest request of each kind.
     fn arrivals(&self) -> impl Iterator<Item = (Instant, Kind)> {
         let queues = Kind::ALL.into_iter().zip(&self.queues);
         queues.filter_map(|(kind, queue)| Some((queue.front()?.arrived, kind)))
@@ -190,7 +193,7 @@ impl<T> Queues<T> {
 
 #[cfg(test)]
 mod tests {
-    use slipstream_lanes::rsa::Size;
+    use slipstream_keys::rsa::Size;
     use slipstream_offload::Coding;
 
     use super::*;

@@ -1,4 +1,4 @@
-//! Whose requests are computed next, and when.
+//! The scheduler: decides which client's requests are computed next, and when.
 
 use std::cmp::Ordering as Order;
 use std::collections::{BinaryHeap, VecDeque};
@@ -7,9 +7,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use slipstream_lanes::Backend;
+use slipstream_accelerators::engine::protocol::wire::{
+    Malformed, Outcome, Response, Slot, read_request,
+};
+use slipstream_accelerators::lanes::Backend;
 use slipstream_offload::Kind;
-use slipstream_offload::device::wire::{Malformed, Outcome, Response, Slot, read_request};
 use slipstream_ring::memory::Memory;
 use slipstream_ring::ring::{Consumer, Corrupt};
 
@@ -21,18 +23,19 @@ use crate::queues::{Choice, Queues};
 use crate::sleep::Sleep;
 use crate::validation::{self, Task};
 
-/// The rings of all clients, what was taken from them, and what is due later. Engine threads share it, under a lock.
+/// The rings of all clients, the requests taken from them, and the deliveries that are due later.
+/// Engine threads share it under a lock.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     backend: Backend,
     linger: Option<Duration>,
     card: Option<Card>,
     clients: Vec<Client>,
-    /// Whose turn it is, and how many requests it has left in it.
+    /// The index of the client that has its turn, and the number of requests it has left in it.
     turn: (usize, u32),
     queues: Queues<Request>,
     held: BinaryHeap<Held>,
-    /// Clients that are to be woken, in the order of time.
+    /// Clients to be woken, in the order of time.
     signals: VecDeque<(Instant, Arc<Instance>)>,
     sleep: Sleep,
     counters: Arc<Counters>,
@@ -43,7 +46,7 @@ struct Client {
     instance: Arc<Instance>,
     requests: Consumer<Arc<Memory>>,
     taken: u64,
-    /// How many requests can be taken before the room for responses has to be looked at again.
+    /// The number of requests that can be taken before the room for responses is read again.
     allowance: usize,
 }
 
@@ -54,11 +57,11 @@ pub(crate) struct Request {
     pub(crate) id: u64,
     pub(crate) kind: Kind,
     pub(crate) task: Task,
-    /// When the simulated card would have the response.
+    /// The time at which the simulated card would have the response.
     pub(crate) release: Option<Instant>,
 }
 
-/// A response that waits until a simulated card would have it.
+/// A response that waits until the simulated card would have it.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) release: Instant,
@@ -66,13 +69,13 @@ pub(crate) struct Held {
     pub(crate) response: Response,
 }
 
-/// How many requests are taken while the lock is held.
+/// The number of requests that are taken while the lock is held.
 const SWEEP: usize = 1024;
 
 /// Requests of a kind that are computed together.
 pub(crate) type Batch = Vec<Request>;
 
-/// What an engine thread does next.
+/// The next step of an engine thread.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Deliver this response.
@@ -81,14 +84,14 @@ pub(crate) enum Step {
     Signal(Arc<Instance>),
     /// Compute this batch.
     Compute(Batch),
-    /// Ask again: there is more to be seen.
+    /// Ask again: more requests may wait in the rings.
     Again,
     /// Sleep until something happens.
     Sleep,
 }
 
 impl Scheduler {
-    /// Its threads stop when `stop` is readable.
+    /// Makes a scheduler whose threads stop when `stop` is readable.
     ///
     /// # Errors
     /// If the system has no descriptors for it.
@@ -115,12 +118,12 @@ impl Scheduler {
         })
     }
 
-    /// What engine threads sleep on.
+    /// Returns the descriptor that engine threads sleep on.
     pub(crate) fn epoll(&self) -> Arc<OwnedFd> {
         self.sleep.epoll.clone()
     }
 
-    /// Takes a new client in.
+    /// Adds a new client.
     ///
     /// # Errors
     /// If the system cannot watch its doorbell.
@@ -142,7 +145,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The client has gone: what waits is dropped, and what is being computed will be.
+    /// Removes a client that has disconnected: its waiting requests are dropped, and those that are
+    /// being computed will be.
     pub(crate) fn remove(&mut self, instance: &Arc<Instance>) {
         instance.end();
         self.sleep.forget(&instance.doorbell);
@@ -155,7 +159,7 @@ impl Scheduler {
             .retain(|(_, waiting)| !Arc::ptr_eq(waiting, instance));
     }
 
-    /// Takes the client out of the round. If it was its turn, it is that of the next.
+    /// Takes the client out of the round. If it had its turn, the next client has it now.
     fn leave(&mut self, instance: &Arc<Instance>) {
         let mut places = self.clients.iter();
         let Some(place) = places.position(|client| Arc::ptr_eq(&client.instance, instance)) else {
@@ -172,31 +176,32 @@ impl Scheduler {
         }
     }
 
-    /// An engine thread that slept is awake.
+    /// Notes that an engine thread that slept is awake.
     pub(crate) fn rise(&mut self) {
         self.sleep.sleepers -= 1;
     }
 
-    /// The response is due later, if its client is still there.
+    /// Keeps a response that is due later, if its client is still connected.
     pub(crate) fn hold(&mut self, held: Held) {
         if !held.instance.has_ended() {
             self.held.push(held);
         }
     }
 
-    /// The client is to be woken later, if it is still there.
+    /// Notes a client that is to be woken later, if it is still connected.
     pub(crate) fn signal_at(&mut self, deadline: Instant, instance: Arc<Instance>) {
         if !instance.has_ended() {
             self.signals.push_back((deadline, instance));
         }
     }
 
-    /// A batch of this kind has taken so long.
+    /// Notes the cost of a batch of this kind.
     pub(crate) fn measured(&mut self, kind: Kind, cost: Duration) {
         self.queues.measured(kind, cost);
     }
 
-    /// What the calling thread does next. After [`Step::Sleep`] it [rises](Self::rise).
+    /// Returns the next step of the calling thread. After [`Step::Sleep`] it calls
+    /// [`rise`](Self::rise).
     pub(crate) fn step(&mut self) -> Step {
         let now = Instant::now();
         if self.held.peek().is_some_and(|held| held.release <= now) {
@@ -212,7 +217,8 @@ impl Scheduler {
         self.sweep(now);
         let mut choice = self.choose(now);
         if self.sleep.sleepers > 0 || !matches!(choice, Choice::Batch(_)) {
-            // Clients shall wake who sleeps. What they filled before they could see that is found now.
+            // From now on clients wake the threads that sleep. Slots that they filled before they
+            // could see the armed bell are found now.
             self.arm();
             let has_seen_all = self.sweep(now);
             choice = self.choose(now);
@@ -234,7 +240,7 @@ impl Scheduler {
         Step::Compute(batch)
     }
 
-    /// While this thread computes, another one looks after what is left, in rings too.
+    /// Wakes another thread for the remaining work, in rings too, while this thread computes.
     fn hand_over(&mut self, now: Instant) {
         let has_seen_all = self.sweep(now);
         let choice = self.choose(now);
@@ -248,13 +254,13 @@ impl Scheduler {
     }
 
     fn choose(&self, now: Instant) -> Choice {
-        let company = || {
+        let concurrency = || {
             self.clients
                 .iter()
-                .map(|client| client.instance.company())
+                .map(|client| client.instance.concurrency())
                 .sum()
         };
-        self.queues.choose(now, self.linger, company)
+        self.queues.choose(now, self.linger, concurrency)
     }
 
     fn deadline(&self, choice: Choice) -> Option<Instant> {
@@ -282,10 +288,11 @@ impl Scheduler {
         }
     }
 
-    /// Takes requests from the rings, in weighted round robin, until they fill a batch or there are no more. A chunk of content
-    /// is a turn by itself, whatever the weight: it can take longer than many operations. A card takes
-    /// them all, since each is on its way from when it arrives. Returns false if it has stopped before, for others to have
-    /// the lock: clients may ask, and be refused, as fast as requests are taken.
+    /// Takes requests from the rings, in weighted round robin, until they fill a batch or the rings
+    /// are empty. A chunk of content is a turn by itself, regardless of the weight: it can take
+    /// longer than many operations. A simulated card takes all requests, since the time of each
+    /// starts when it arrives. Returns false if the sweep stopped earlier to release the lock:
+    /// clients may submit, and be refused, as fast as requests are taken.
     fn sweep(&mut self, now: Instant) -> bool {
         let mut without = 0;
         let mut taken = 0;
@@ -313,7 +320,8 @@ impl Scheduler {
         true
     }
 
-    /// Takes a request of this client, if there is one and its response will have room; returns its kind.
+    /// Takes a request of this client, if there is one and its response will have room. Returns its
+    /// kind.
     fn take(&mut self, index: usize, now: Instant) -> Option<Kind> {
         let client = &mut self.clients[index];
         if client.instance.has_ended() {

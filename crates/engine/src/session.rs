@@ -1,37 +1,27 @@
-//! Private keys, and who may use them.
+//! Private keys, and the connections that may use them.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use slipstream_lanes::ec::SigningKey;
-use slipstream_lanes::rsa::PrivateKey;
-use slipstream_lanes::{Backend, ec};
-use slipstream_offload::Handle;
-use slipstream_offload::device::message::{self, Token};
+use slipstream_accelerators::engine::protocol::message::Token;
+use slipstream_accelerators::lanes::{self, Backend};
+use slipstream_keys::{Handle, KeyParts, PrivateKey};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::counters::Counters;
 
-/// Keys that a session can have.
+/// The most keys of a session.
 pub(crate) const MAXIMUM_KEYS: usize = 1024;
 
-/// The keys of one client: of a connection, and of those that joined it. They are wiped with the last of these.
+/// The keys of one connection and of those that have joined it. They are wiped when the last of
+/// these is closed.
 pub(crate) struct Session {
-    keys: RwLock<HashMap<u64, Key>>,
+    keys: RwLock<HashMap<u64, PrivateKey>>,
     token: OnceLock<Zeroizing<Token>>,
     counters: Arc<Counters>,
-}
-
-/// A private key, ready to compute with.
-#[derive(Clone, Debug)]
-pub(crate) enum Key {
-    /// RSA.
-    Rsa(Arc<PrivateKey>),
-    /// ECDSA.
-    Ec(Arc<SigningKey>),
 }
 
 impl Session {
@@ -44,18 +34,14 @@ impl Session {
         }
     }
 
-    /// Takes a key over. One that is here already keeps its handle.
+    /// Takes over a key. A key that is registered already keeps its handle.
     ///
     /// # Errors
-    /// Why it cannot be used.
-    pub(crate) fn register(
-        &self,
-        backend: Backend,
-        key: message::Key<'_>,
-    ) -> Result<Handle, String> {
+    /// The reason why it cannot be used.
+    pub(crate) fn register(&self, backend: Backend, key: KeyParts<'_>) -> Result<Handle, String> {
         let key = prepare(backend, key)?;
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
-        let known = keys.iter().find(|(_, known)| known.is_same(&key));
+        let known = keys.iter().find(|(_, known)| is_same(known, &key));
         if let Some((handle, _)) = known {
             return Ok(Handle(*handle));
         }
@@ -75,13 +61,13 @@ impl Session {
         }
     }
 
-    /// The key of that name.
-    pub(crate) fn find(&self, handle: Handle) -> Option<Key> {
+    /// Returns the key with this handle.
+    pub(crate) fn find(&self, handle: Handle) -> Option<PrivateKey> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         keys.get(&handle.0).cloned()
     }
 
-    /// The token with which other connections join, always the same.
+    /// Returns the token with which other connections join. It never changes.
     ///
     /// # Errors
     /// If the system has no randomness.
@@ -94,7 +80,7 @@ impl Session {
         Ok(**self.token.get_or_init(|| token))
     }
 
-    /// Whether that is its token, in constant time.
+    /// Returns true if this is the session's token. The comparison takes constant time.
     pub(crate) fn is_joined_with(&self, token: &Token) -> bool {
         self.token.get().is_some_and(|own| own.ct_eq(token).into())
     }
@@ -116,29 +102,24 @@ impl fmt::Debug for Session {
     }
 }
 
-impl Key {
-    /// Of an ECDSA key nothing public is known here to tell it by; the private keys are compared in constant time.
-    fn is_same(&self, other: &Key) -> bool {
-        match (self, other) {
-            (Key::Rsa(one), Key::Rsa(other)) => one.modulus_bytes() == other.modulus_bytes(),
-            (Key::Ec(one), Key::Ec(other)) => {
-                one.curve() == other.curve() && one.private().ct_eq(&other.private()).into()
-            }
-            _ => false,
+/// Returns true if both are the same key. No public key of an ECDSA key is known here, so private
+/// keys are compared, in constant time.
+fn is_same(one: &PrivateKey, other: &PrivateKey) -> bool {
+    match (one, other) {
+        (PrivateKey::Rsa(one), PrivateKey::Rsa(other)) => one.modulus() == other.modulus(),
+        (PrivateKey::Ec(one), PrivateKey::Ec(other)) => {
+            one.curve() == other.curve() && one.scalar().ct_eq(other.scalar()).into()
         }
+        _ => false,
     }
 }
 
-fn prepare(backend: Backend, key: message::Key<'_>) -> Result<Key, String> {
-    match key {
-        message::Key::Rsa(components) => PrivateKey::new(backend, &components)
-            .map(|key| Key::Rsa(Arc::new(key)))
-            .map_err(|error| error.to_string()),
-        message::Key::Ec { .. } if !ec::offered(backend) => {
-            Err(format!("{} lanes do not compute on curves", backend.name()))
-        }
-        message::Key::Ec { curve, private } => SigningKey::new(curve, private)
-            .map(|key| Key::Ec(Arc::new(key)))
-            .map_err(|error| error.to_string()),
+/// Checks the key and prepares it for lanes of `backend`.
+fn prepare(backend: Backend, parts: KeyParts<'_>) -> Result<PrivateKey, String> {
+    let key = PrivateKey::new(&parts).map_err(|error| error.to_string())?;
+    if !lanes::prepare(backend, &key) {
+        let name = backend.name();
+        return Err(format!("{name} lanes do not compute with such keys"));
     }
+    Ok(key)
 }

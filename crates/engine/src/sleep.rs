@@ -1,4 +1,4 @@
-//! How engine threads sleep, and what wakes them.
+//! Sleep and wake-up of engine threads.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,23 +8,24 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, epoll};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
-/// What they sleep on. The thread that goes to sleep, and the one that wakes up, count themselves.
+/// The descriptors that engine threads sleep on. A thread counts itself when it goes to sleep and
+/// when it wakes up.
 #[derive(Debug)]
 pub(crate) struct Sleep {
-    /// Doorbells, the timer and the wake-up call. They are edge-triggered: nobody reads them, and each wakes one thread.
-    /// And the end, which is not.
+    /// Doorbells, the timer and the wake-up event, all edge-triggered: they are never read, and
+    /// each event wakes one thread. The stop event is level-triggered.
     pub(crate) epoll: Arc<OwnedFd>,
     timer: OwnedFd,
     deadline: Option<Instant>,
     call: OwnedFd,
-    /// Threads that sleep.
+    /// The number of threads that sleep.
     pub(crate) sleepers: usize,
-    /// Whether a bell may say that somebody sleeps.
+    /// True if a bell may be armed.
     pub(crate) is_armed: bool,
 }
 
 impl Sleep {
-    /// All threads wake up, and stay awake, when `stop` is readable.
+    /// Makes a watch under which all threads wake up, and stay awake, when `stop` is readable.
     ///
     /// # Errors
     /// If the system has no descriptors for it.
@@ -46,7 +47,7 @@ impl Sleep {
         Ok(sleep)
     }
 
-    /// Wakes a thread whenever this becomes readable.
+    /// Wakes a thread whenever `descriptor` becomes readable.
     ///
     /// # Errors
     /// If the system has no memory for it.
@@ -54,25 +55,25 @@ impl Sleep {
         self.add(descriptor, epoll::EventFlags::IN | epoll::EventFlags::ET)
     }
 
-    /// Forgets it again. Closing it is not enough, since somebody else may have it, too.
+    /// Stops watching `descriptor`. Closing it is not enough, since the client has a copy.
     pub(crate) fn forget(&self, descriptor: &OwnedFd) {
-        // Fails only for what is not watched.
+        // Fails only if it is not watched.
         let _ = epoll::delete(&*self.epoll, descriptor);
     }
 
     fn add(&self, descriptor: &OwnedFd, flags: epoll::EventFlags) -> io::Result<()> {
-        // Which one it was does not matter.
+        // The source of an event does not matter.
         let data = epoll::EventData::new_u64(0);
         Ok(epoll::add(&*self.epoll, descriptor, data, flags)?)
     }
 
     /// Wakes a thread that sleeps.
     pub(crate) fn call(&self) {
-        // Its counter is never read, and does not overflow in the life of a machine.
+        // Its counter is never read, and does not overflow in the lifetime of a machine.
         let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
     }
 
-    /// Wakes a thread then, at the earliest; or never.
+    /// Wakes a thread at `deadline`, at the earliest. `None`: never.
     pub(crate) fn set_timer(&mut self, now: Instant, deadline: Option<Instant>) {
         if self.deadline == deadline {
             return;

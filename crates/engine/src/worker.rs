@@ -1,4 +1,4 @@
-//! An engine thread: takes batches, computes them, delivers.
+//! An engine thread: takes batches, computes them and delivers the results.
 
 use std::io;
 use std::iter;
@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 use arrayvec::ArrayVec;
 use rustix::event::epoll;
 use rustix::thread::CpuSet;
-use slipstream_deflate::Compressor;
-use slipstream_lanes::LANES;
-use slipstream_lanes::rsa::Workspace;
-use slipstream_offload::device::wire::{Outcome, Response};
-use slipstream_offload::{Answer, Kind, Operation, batch};
+use slipstream_accelerators::engine::protocol::wire::{Outcome, Response};
+use slipstream_accelerators::lanes::{LANES, Workspace, batch};
+use slipstream_compress::Compressor;
+use slipstream_offload::{Answer, Kind, Operation};
 
 use crate::Shared;
 use crate::counters::{add, count};
@@ -23,7 +22,8 @@ use crate::instance::Instance;
 use crate::scheduler::{Batch, Held, Step};
 use crate::validation::{Chunk, Task};
 
-/// Events that are taken from the kernel at a time. That there is one is all that matters.
+/// The number of events that are taken from the kernel at a time. Only the fact that there is one
+/// matters.
 const EVENTS: usize = 16;
 
 /// Ties the calling thread to a core.
@@ -42,21 +42,21 @@ pub(crate) fn pin(core: usize) -> io::Result<()> {
             format!("cannot compute on core {core}: {error}"),
         )
     })?;
-    // Deadlines are tens of microseconds away, and the kernel may be 50 late otherwise. Without it they are just that.
+    // Deadlines are tens of microseconds away. By default the kernel may be 50 us late.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     Ok(())
 }
 
-/// What an engine thread works with.
+/// The state of an engine thread.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     workspace: Box<Workspace>,
     compressor: Compressor,
-    /// A copy of what is compressed, and the result.
+    /// A copy of the content to be compressed, and the result.
     content: Vec<u8>,
     compressed: Vec<u8>,
     epoll: Arc<OwnedFd>,
-    /// What is handed to the scheduler the next time that it is locked.
+    /// The responses that are handed to the scheduler when it is locked next.
     held: Vec<Held>,
     signals: Vec<(Instant, Arc<Instance>)>,
     measured: Option<(Kind, Duration)>,
@@ -119,7 +119,7 @@ impl Worker {
 
     fn sleep(&self) {
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
-        // A signal, or an error, is as good a reason to look again as an event is.
+        // A signal or an error is as good a reason to look again as an event.
         let _ = epoll::wait(&*self.epoll, &mut events, None);
     }
 
@@ -181,7 +181,8 @@ impl Worker {
         let backend = self.shared.backend;
         let all = operations.iter().copied();
         let mut answers = batch::compute(backend, &mut self.workspace, all);
-        // Of the random numbers for signatures and key pairs one in 2^32 is out of range. Another will not be.
+        // One in 2^32 random numbers for signatures and key pairs is out of range. The next one
+        // will not be.
         if matches!(operations[0].kind(), Kind::Ecdsa(_) | Kind::KeyPair(_)) {
             for (operation, answer) in operations.iter().zip(&mut answers) {
                 if matches!(answer, Answer::Software(_)) {
@@ -195,7 +196,7 @@ impl Worker {
     }
 
     fn compress(&mut self, instance: &Instance, chunk: Chunk) -> Outcome {
-        // The client may change what it has handed over at any time, which no compressor expects.
+        // The client may change the content at any time, which no compressor expects.
         self.content.resize(chunk.length, 0);
         instance.read_buffer(chunk.buffer, &mut self.content);
         self.compressed.clear();

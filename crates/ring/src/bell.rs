@@ -1,4 +1,4 @@
-//! Waking the side that sleeps, and only that one: an event costs a system call on both sides.
+//! Waking the other side only if it sleeps: an event costs a system call on both sides.
 
 use std::sync::atomic::Ordering;
 
@@ -9,8 +9,8 @@ use loom::sync::atomic::fence;
 #[cfg(not(loom))]
 use std::sync::atomic::fence;
 
-/// A word in which one side says that it is about to sleep. It then looks at its ring once more; the other side looks
-/// at the word after it has filled a slot. So at least one of them sees the other.
+/// A word that one side sets when it is about to sleep. It then looks at its ring once more; the
+/// other side looks at the word after it has filled a slot. So at least one of them sees the other.
 #[derive(Debug)]
 pub struct Bell<M> {
     memory: M,
@@ -21,7 +21,7 @@ const AWAKE: u64 = 0;
 const ASLEEP: u64 = 1;
 
 impl<M: Words> Bell<M> {
-    /// The bell in the word at `place`.
+    /// Makes the bell in the word at `place`.
     ///
     /// # Panics
     /// If `memory` has no such word.
@@ -30,18 +30,21 @@ impl<M: Words> Bell<M> {
         Self { memory, place }
     }
 
-    /// This side is about to sleep. It must look at its ring again after this, before it does.
+    /// Announces that this side is about to sleep. It must look at its ring again after this call,
+    /// before it sleeps.
     pub fn arm(&self) {
         self.memory.words()[self.place].store(ASLEEP, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// This side is awake.
+    /// Announces that this side is awake.
     pub fn disarm(&self) {
         self.memory.words()[self.place].store(AWAKE, Ordering::Relaxed);
     }
 
-    /// After a slot has been filled: whether the other side has to be woken. True once for each [`arm`](Self::arm).
+    /// Called after a slot has been filled. Returns true if the other side has to be woken, once
+    /// for each [`arm`](Self::arm).
+    #[must_use]
     pub fn must_ring(&self) -> bool {
         fence(Ordering::SeqCst);
         let word = &self.memory.words()[self.place];

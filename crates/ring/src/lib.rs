@@ -1,8 +1,10 @@
-//! Request and response rings in memory that two processes share, as a QAT endpoint has them (QTLS section 2.3).
+//! Request and response rings in memory that two processes share, as a QAT endpoint has them (QTLS
+//! section 2.3).
 //!
-//! [`ring`] is one direction, [`bell`] wakes the side that sleeps, [`memory`] is what both map. Neither side trusts
-//! the other: what the memory says is checked, indices that cannot be are an error, and a slot is copied before it is
-//! looked at, so that the other side cannot change it afterwards.
+//! [`ring`] is one direction, [`bell`] wakes the side that sleeps, [`memory`] is the memory that
+//! both map. Neither side trusts the other: counts in the memory are checked, impossible ones are
+//! an error, and a slot is copied before it is read, so that the other side cannot change it
+//! afterwards. The crate moves words: it knows no requests, no sockets and no accelerator.
 
 pub mod bell;
 #[cfg(not(loom))]
@@ -14,9 +16,10 @@ pub use loom::sync::atomic::AtomicU64 as Word;
 #[cfg(not(loom))]
 pub use std::sync::atomic::AtomicU64 as Word;
 
-/// Words that both sides see. They are atomic since the other side may write them at any time.
+/// Words that both processes see. They are atomic since the other process may write them at any
+/// time.
 pub trait Words {
-    /// All of them, always the same.
+    /// Returns all words, always the same.
     fn words(&self) -> &[Word];
 }
 

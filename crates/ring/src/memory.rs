@@ -1,4 +1,4 @@
-//! Memory that two processes map, and that neither can make smaller under the other.
+//! Memory that two processes map, and that neither can shrink under the other.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::{Word, Words};
 
-/// Seals without which the other side could have this one killed by shrinking the file.
+/// The seals without which the other process could kill this one by shrinking the file.
 const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
@@ -22,7 +22,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Makes `words` words, all zero. The descriptor is for the other side.
+    /// Makes `words` words, all zero. The descriptor is for the other process.
     ///
     /// # Errors
     /// If the system has no memory or no descriptor for it.
@@ -36,11 +36,11 @@ impl Memory {
         Ok((Self::map(file.as_fd(), words)?, file))
     }
 
-    /// Maps what the other side has [made](Self::create).
+    /// Maps memory that the other process has [made](Self::create).
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] if it is not as long as `words` words or could be made shorter; whatever mapping
-    /// fails with.
+    /// [`io::ErrorKind::InvalidData`] if it is not as long as `words` words or could be shrunk, and
+    /// other errors of mapping.
     pub fn open(file: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
         let length = rustix::fs::fstat(file)?.st_size;
         let is_sealed = rustix::fs::fcntl_get_seals(file)?.contains(SEALS);
@@ -54,8 +54,9 @@ impl Memory {
     }
 
     fn map(file: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice. That another process writes it is no race in this
-        // one, which only looks at it through atomics; that it is as long as `words` is known to both callers.
+        // SAFETY: a new mapping at an address of the kernel's choice. Writes of another process are
+        // no race, since this one reads and writes atomics only; both callers have made sure that
+        // the file is as long as `words`.
         let address = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -85,8 +86,9 @@ const fn bytes(words: usize) -> usize {
 
 impl Words for Memory {
     fn words(&self) -> &[Word] {
-        // SAFETY: the mapping is page-aligned, that long, lives as long as `self`, and is only accessed as atomics,
-        // for which any bytes are a value. Its file is sealed, so no page of it can disappear.
+        // SAFETY: the mapping is page-aligned, that long, lives as long as `self`, and is only
+        // accessed as atomics, for which any bytes are a value. Its file is sealed, so no page of
+        // it can disappear.
         unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.words) }
     }
 }

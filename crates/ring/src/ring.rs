@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::Words;
 
-/// Where a ring lies, in words.
+/// The places of a ring, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// The number of slots, a power of two.
@@ -45,7 +45,7 @@ impl Geometry {
     }
 }
 
-/// The other side has written a count that cannot be. Nothing it says can be believed any more.
+/// The other side has written an impossible count. From then on it cannot be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
@@ -62,14 +62,14 @@ impl std::error::Error for Corrupt {}
 pub struct Producer<M> {
     memory: M,
     geometry: Geometry,
-    /// What this side has filled. The copy in memory is only written.
+    /// The number of slots that this side has filled. The copy in memory is only written.
     tail: u64,
-    /// What the other side is known to have emptied.
+    /// The number of slots that the other side is known to have emptied.
     head: u64,
 }
 
 impl<M: Words> Producer<M> {
-    /// The producer of a new ring, whose memory is all zero.
+    /// Makes the producer of a new ring, whose memory is all zero.
     ///
     /// # Panics
     /// If `geometry` does not fit into `memory`.
@@ -83,15 +83,15 @@ impl<M: Words> Producer<M> {
         }
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     pub fn slots(&self) -> usize {
         self.geometry.slots
     }
 
-    /// How many slots can be filled.
+    /// Returns the number of slots that can be filled.
     ///
     /// # Errors
-    /// If the other side claims to have emptied what has not been filled.
+    /// If the other side claims to have emptied slots that have not been filled.
     pub fn room(&mut self) -> Result<usize, Corrupt> {
         // Pairs with the store of `Consumer::pop`: the slot has been read.
         let head = self.memory.words()[self.geometry.head].load(Ordering::Acquire);
@@ -103,7 +103,8 @@ impl<M: Words> Producer<M> {
         Ok(self.geometry.slots - (self.tail - head) as usize)
     }
 
-    /// Fills a slot with `content`, of which the rest of the slot may be stale; returns false if none is free.
+    /// Fills a slot with `content`; the rest of the slot may be stale. Returns false if no slot is
+    /// free.
     ///
     /// # Errors
     /// As [`room`](Self::room).
@@ -125,7 +126,7 @@ impl<M: Words> Producer<M> {
         Ok(true)
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn memory(&self) -> &M {
         &self.memory
     }
@@ -136,14 +137,14 @@ impl<M: Words> Producer<M> {
 pub struct Consumer<M> {
     memory: M,
     geometry: Geometry,
-    /// What this side has emptied. The copy in memory is only written.
+    /// The number of slots that this side has emptied. The copy in memory is only written.
     head: u64,
-    /// What the other side is known to have filled.
+    /// The number of slots that the other side is known to have filled.
     tail: u64,
 }
 
 impl<M: Words> Consumer<M> {
-    /// The consumer of a new ring, whose memory is all zero.
+    /// Makes the consumer of a new ring, whose memory is all zero.
     ///
     /// # Panics
     /// If `geometry` does not fit into `memory`.
@@ -157,10 +158,10 @@ impl<M: Words> Consumer<M> {
         }
     }
 
-    /// How many slots can be emptied.
+    /// Returns the number of slots that can be emptied.
     ///
     /// # Errors
-    /// If the other side claims to have filled more slots than there are, or fewer than before.
+    /// If the other side claims to have filled more slots than the ring has, or fewer than before.
     pub fn waiting(&mut self) -> Result<usize, Corrupt> {
         // Pairs with the store of `Producer::push`: the slot has been written.
         let tail = self.memory.words()[self.geometry.tail].load(Ordering::Acquire);
@@ -172,8 +173,8 @@ impl<M: Words> Consumer<M> {
         Ok((tail - self.head) as usize)
     }
 
-    /// Copies the oldest slot to `content`, wipes it, since it may hold a secret, and gives it back; returns false if
-    /// there is none.
+    /// Copies the oldest slot to `content`, wipes it, since it may hold a secret, and gives it
+    /// back; returns false if there is none.
     ///
     /// # Errors
     /// As [`waiting`](Self::waiting).
@@ -195,7 +196,7 @@ impl<M: Words> Consumer<M> {
         Ok(true)
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn memory(&self) -> &M {
         &self.memory
     }

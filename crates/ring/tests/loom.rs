@@ -1,5 +1,6 @@
-//! The ring and the bell under every interleaving of two threads, and every order of memory accesses that the memory
-//! model allows: `RUSTFLAGS="--cfg loom" cargo test -p slipstream-ring --test loom --release`.
+//! The ring and the bell under every interleaving of two threads, and every order of memory
+//! accesses that the memory model allows: `RUSTFLAGS="--cfg loom" cargo test -p slipstream-ring
+//! --test loom --release`.
 
 #![cfg(loom)]
 

@@ -1,8 +1,8 @@
-//! How often a client is woken.
+//! The number of times that a client is woken.
 
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::device::Options;
-use slipstream_offload::device::message::Aggregation;
+use slipstream_accelerators::engine::Options;
+use slipstream_accelerators::engine::protocol::message::Aggregation;
+use slipstream_keys::rsa::Size;
 
 use crate::client::{Client, TestEngine, client_options};
 
@@ -61,7 +61,8 @@ fn a_client_that_does_not_sleep_is_not_woken() {
     assert_eq!(engine.status().events, 0);
 }
 
-/// Fewer than are waited for: those that are left are announced when no other can come, or when time is up.
+/// Fewer than are waited for: those that are left are announced when no other can come, or when
+/// time is up.
 #[test]
 fn nobody_sleeps_for_ever() {
     for aggregation in [

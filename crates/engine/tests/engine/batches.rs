@@ -1,15 +1,17 @@
-//! What is computed together.
+//! Requests that are computed together.
 
 use std::time::Duration;
 
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::{Handle, Kind};
+use slipstream_keys::Handle;
+use slipstream_keys::rsa::Size;
+use slipstream_offload::Kind;
 
 use crate::client::{Client, TestEngine, padded};
 
 const SIZE: Size = Size::Rsa2048;
 
-/// Longer than a machine ever stalls, so that only a full batch or an announced company ends it in time.
+/// Longer than a machine ever stalls, so that only a full batch or as many requests as were announced
+/// end it in time.
 const LONG: Duration = Duration::from_secs(600);
 
 #[test]
@@ -47,7 +49,7 @@ fn a_batch_does_not_wait_for_more_than_can_come() {
 }
 
 #[test]
-fn without_company_nothing_waits() {
+fn a_request_that_no_other_can_join_does_not_wait() {
     let engine = TestEngine::with(|options| options.linger = Some(LONG));
     let mut client = engine.client();
     let key = client.register(SIZE);
@@ -56,14 +58,14 @@ fn without_company_nothing_waits() {
     assert_eq!(engine.status().fill[0], 1);
 }
 
-/// Nobody else comes, and what is announced need not be true.
+/// No other request comes, and the announced number need not be true.
 #[test]
 fn lingering_is_bounded() {
     let engine = TestEngine::with(|options| options.linger = Some(Duration::from_millis(20)));
     let mut client = engine.client();
     let key = client.register(SIZE);
-    for company in [2, 1000, u64::MAX] {
-        client.announce(company);
+    for concurrency in [2, 1000, u64::MAX] {
+        client.announce(concurrency);
         let start = std::time::Instant::now();
         client.submit_rsa(SIZE, key, 1);
         read(&mut client, 1);

@@ -4,21 +4,22 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use openssl::bn::{BigNum, BigNumContext};
+use num_bigint::BigUint;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::thread::CpuSet;
-use slipstream_engine::{Engine, Options, Status};
-use slipstream_lanes::Backend;
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::calibration::example_key;
-use slipstream_offload::device::buffers;
-use slipstream_offload::device::layout::{BUFFERS_USED, COMPANY, Layout};
-use slipstream_offload::device::message::{Aggregation, Key};
-use slipstream_offload::device::wire::{
+use slipstream_accelerators::engine::protocol::buffers;
+use slipstream_accelerators::engine::protocol::layout::{BUFFERS_USED, CONCURRENCY, Layout};
+use slipstream_accelerators::engine::protocol::message::Aggregation;
+use slipstream_accelerators::engine::protocol::wire::{
     Content, Outcome, Response, Slot, read_response, write_content_request, write_request,
 };
-use slipstream_offload::device::{self, Connection, Instance};
-use slipstream_offload::{Coding, Handle, Kind};
+use slipstream_accelerators::engine::{self, Connection, Instance};
+use slipstream_accelerators::lanes::Backend;
+use slipstream_engine::{Engine, Options, Status};
+use slipstream_keys::example::example_key;
+use slipstream_keys::rsa::Size;
+use slipstream_keys::{Handle, KeyParts};
+use slipstream_offload::{Coding, Kind};
 use slipstream_ring::Words;
 
 /// Much longer than anything takes, on any machine.
@@ -39,7 +40,7 @@ pub(crate) struct Client {
     next: u64,
 }
 
-/// What engines are started with, unless a test needs something else.
+/// The options of engines, unless a test needs others.
 pub(crate) fn options(socket: &Path) -> Options {
     let usable = rustix::thread::sched_getaffinity(None).expect("the cores of this process");
     let core = (0..CpuSet::MAX_CPU).find(|core| usable.is_set(*core));
@@ -91,9 +92,9 @@ impl TestEngine {
     }
 }
 
-/// What instances are opened with, unless a test needs something else.
-pub(crate) fn client_options() -> device::Options {
-    device::Options {
+/// The options of instances, unless a test needs others.
+pub(crate) fn client_options() -> engine::Options {
+    engine::Options {
         layout: Layout::new(64).expect("a power of two"),
         weight: 1,
         aggregation: Aggregation::Fixed(1),
@@ -102,17 +103,17 @@ pub(crate) fn client_options() -> device::Options {
 }
 
 /// [`client_options`] with buffers.
-pub(crate) fn options_with_buffers(count: usize, content_bytes: usize) -> device::Options {
+pub(crate) fn options_with_buffers(count: usize, content_bytes: usize) -> engine::Options {
     let options = client_options();
     let layout = options.layout.with_buffers(count, content_bytes);
-    device::Options {
+    engine::Options {
         layout: layout.expect("in range"),
         ..options
     }
 }
 
 impl Client {
-    pub(crate) fn new(connection: Connection, options: &device::Options) -> Self {
+    pub(crate) fn new(connection: Connection, options: &engine::Options) -> Self {
         let instance = connection.open(options, PATIENCE).expect("an instance");
         Self {
             connection,
@@ -122,9 +123,9 @@ impl Client {
         }
     }
 
-    /// Says how many jobs are under way.
-    pub(crate) fn announce(&self, company: u64) {
-        self.instance.memory.words()[COMPANY].store(company, Ordering::Relaxed);
+    /// Says how many jobs are concurrent.
+    pub(crate) fn announce(&self, concurrency: u64) {
+        self.instance.memory.words()[CONCURRENCY].store(concurrency, Ordering::Relaxed);
     }
 
     /// Registers the published key of this size.
@@ -159,7 +160,7 @@ impl Client {
         words[BUFFERS_USED].store(self.layout.buffers() as u64, Ordering::Relaxed);
     }
 
-    /// What lies in a buffer.
+    /// The first bytes of a buffer.
     pub(crate) fn get(&self, buffer: usize, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         let words = self.instance.memory.words();
@@ -234,7 +235,7 @@ impl Client {
 
 /// Registers the published key of this size.
 pub(crate) fn register(connection: &Connection, size: Size) -> Handle {
-    let key = Key::Rsa(example_key(size).components);
+    let key = KeyParts::Rsa(example_key(size).components);
     connection.register(key, PATIENCE).expect("a good key")
 }
 
@@ -247,17 +248,12 @@ pub(crate) fn padded(size: Size, seed: u8) -> Vec<u8> {
     message
 }
 
-/// Whether `signature` to the power of the public exponent is `message`.
+/// Returns true if `signature` to the power of the public exponent is `message`.
 pub(crate) fn verifies(size: Size, message: &[u8], signature: &[u8]) -> bool {
     let key = example_key(size).components;
-    let number = |bytes| BigNum::from_slice(bytes).expect("a number");
-    let mut result = BigNum::new().expect("a number");
-    let mut context = BigNumContext::new().expect("a context");
+    let number = BigUint::from_bytes_be;
     let (exponent, modulus) = (number(key.public_exponent), number(key.modulus));
-    result
-        .mod_exp(&number(signature), &exponent, &modulus, &mut context)
-        .expect("a power");
-    result == number(message)
+    number(signature).modpow(&exponent, &modulus) == number(message)
 }
 
 /// Waits until a condition holds.

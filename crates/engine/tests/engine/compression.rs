@@ -1,21 +1,23 @@
-//! Compression of content: by clients that speak to the engine as they like, and by event loops through their device.
+//! Compression of content: by clients that speak to the engine as they like, and by event loops
+//! through their device.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use slipstream_accelerators::engine::protocol::layout::{BUFFERS_USED, SLOT_WORDS};
+use slipstream_accelerators::engine::protocol::wire::{Content, Outcome};
+use slipstream_accelerators::engine::{Connection, Device, Options};
+use slipstream_accelerators::threaded::{Threaded, Trigger};
 use slipstream_engine::Pace;
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::accelerator::{Accelerator, Moment, Threaded, Trigger};
-use slipstream_offload::ahead::Group;
-use slipstream_offload::device::layout::{BUFFERS_USED, SLOT_WORDS};
-use slipstream_offload::device::wire::{Content, Outcome};
-use slipstream_offload::device::{Connection, Device, Options};
+use slipstream_keys::rsa::Size;
+use slipstream_keys::{Group, Handle};
+use slipstream_offload::accelerator::{Accelerator, Health, Moment};
 use slipstream_offload::instance::{self, Instance};
 use slipstream_offload::pause::Never;
-use slipstream_offload::policy::{Costs, Policy};
+use slipstream_offload::scheduler::{FlushPolicy, Scheduler};
 use slipstream_offload::{
-    Answer, Class, Coding, Compression, Handle, Kind, Operation, Reason, Ticket, submit,
+    Answer, Class, Coding, Compression, Kind, Operation, Reason, Ticket, submit,
 };
 use slipstream_ring::Words;
 
@@ -80,7 +82,7 @@ fn chunks_can_be_joined() {
     }
 }
 
-/// What several clients ask at once, while two threads compute, content and signatures.
+/// Several clients ask at once, for content and signatures, while two threads compute.
 #[test]
 fn nothing_is_mixed_up() {
     const CLIENTS: usize = 4;
@@ -207,7 +209,7 @@ fn slots_that_cannot_be_end_the_instance() {
     for (place, value) in [(2, 256), (3, 2), (3, u64::MAX)] {
         let mut client = Client::new(engine.connect(), &options_with_buffers(2, CHUNK));
         let mut slot = [0; SLOT_WORDS];
-        slot[1] = DEFLATE.index() as u64;
+        slot[1] = DEFLATE.wire();
         slot[2] = 1;
         slot[place] = value;
         assert_eq!(client.instance.requests.push(&slot), Ok(true));
@@ -425,9 +427,8 @@ fn what_is_in_flight_at_an_engine_that_is_killed_is_left_to_software() {
     let mut engine = Child::start("compression::is_an_engine", &socket, None);
     assert_eq!(engine.line(), "ready");
     let options = options_with_buffers(4, CHUNK);
-    let (policy, costs) = (Policy::AtLeast(1), Costs::default());
-    let device = Device::new(socket, options, policy, costs, PATIENCE).expect("descriptors");
-    assert!(device.is_in());
+    let device = Device::new(socket, options, PATIENCE).expect("descriptors");
+    assert_eq!(device.health(), Health::Ready);
     install(device);
     let content = Arc::new(text(1, CHUNK));
     // More than there are buffers.
@@ -499,15 +500,18 @@ fn compress(
 
 fn device(engine: &TestEngine, options: Options) -> Device {
     let path = engine.socket.clone();
-    let policy = Policy::AtLeast(1);
-    let device = Device::new(path, options, policy, Costs::default(), PATIENCE);
-    let device = device.expect("descriptors");
-    assert!(device.is_in());
+    let device = Device::new(path, options, PATIENCE).expect("descriptors");
+    assert_eq!(device.health(), Health::Ready);
     device
 }
 
 fn install(accelerator: impl Accelerator + 'static) {
-    instance::install(Instance::new(Box::new(accelerator), 64).expect("an instance"));
+    let scheduler = Scheduler {
+        flush: FlushPolicy::AtLeast(1),
+        ..Scheduler::default()
+    };
+    let instance = Instance::new(vec![Box::new(accelerator)], scheduler, 64);
+    instance::install(instance.expect("an instance"));
 }
 
 fn operation(content: Arc<Vec<u8>>) -> Operation {

@@ -29,7 +29,7 @@ pub(crate) fn text(seed: usize, length: usize) -> Vec<u8> {
 /// Bytes that do not compress.
 pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut noise = vec![0; length];
-    openssl::rand::rand_bytes(&mut noise).expect("randomness");
+    getrandom::fill(&mut noise).expect("randomness");
     noise
 }
 

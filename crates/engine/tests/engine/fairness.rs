@@ -1,12 +1,13 @@
-//! Whose requests are computed when there are more than can be.
+//! The order of requests when there are more than can be computed.
 
 use std::time::Instant;
 
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::device::Options;
-use slipstream_offload::device::layout::Layout;
-use slipstream_offload::device::wire::Content;
-use slipstream_offload::{Coding, Handle, Kind};
+use slipstream_accelerators::engine::Options;
+use slipstream_accelerators::engine::protocol::layout::Layout;
+use slipstream_accelerators::engine::protocol::wire::Content;
+use slipstream_keys::Handle;
+use slipstream_keys::rsa::Size;
+use slipstream_offload::{Coding, Kind};
 
 use crate::client::{Client, PATIENCE, TestEngine, client_options, padded};
 use crate::content::text;
@@ -117,7 +118,8 @@ fn turns_are_as_long_as_weights_say() {
     let mut light = Client::new(engine.connect(), &weighty(1));
     let mut heavy = Client::new(engine.connect(), &weighty(3));
     let keys = (light.register(SIZE), heavy.register(SIZE));
-    // Something that takes a while, so that both have filled their rings when the first turn begins.
+    // Something that takes a while, so that both have filled their rings when the first turn
+    // begins.
     let mut first = engine.client();
     let slow = first.register(Size::Rsa4096);
     once("turns are not as long as weights say", || {
@@ -184,15 +186,15 @@ fn a_client_that_does_not_read_its_responses_stops_only_itself() {
     assert_eq!(engine.status().malformed_rings, 0);
 }
 
-/// How many responses of `count` are there already. Waits for the others.
+/// The number of responses, of `count`, that are there already. Waits for the others.
 fn answered(client: &mut Client, count: usize) -> usize {
     let early = (0..count).take_while(|_| client.poll().is_some()).count();
     (early..count).for_each(|_| drop(client.computed()));
     early
 }
 
-/// Looks for something that holds at a moment which passes while the engine goes on. A test that is given no processor just then comes too
-/// late to see it; what is wrong is never seen.
+/// Looks for something that holds at a moment which passes while the engine goes on. A test that is
+/// given no processor just then comes too late to see it; what is wrong is never seen.
 fn once(wrong: &str, mut is_seen: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_seen() {

@@ -3,10 +3,11 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::device::layout::{Layout, SLOT_WORDS};
-use slipstream_offload::device::message::{MESSAGE_BYTES, ToEngine};
-use slipstream_offload::device::{Connection, socket};
+use slipstream_accelerators::engine::protocol::layout::{Layout, SLOT_WORDS};
+use slipstream_accelerators::engine::protocol::message::{MESSAGE_BYTES, ToClient, ToEngine};
+use slipstream_accelerators::engine::{Connection, protocol::socket};
+use slipstream_keys::Handle;
+use slipstream_keys::rsa::Size;
 use slipstream_offload::{Coding, Kind};
 use slipstream_ring::Words;
 
@@ -20,7 +21,7 @@ const SIZE: Size = Size::Rsa2048;
 /// A client that keeps the rules, and must not notice.
 struct Witness {
     client: Client,
-    key: slipstream_offload::Handle,
+    key: Handle,
 }
 
 impl Witness {
@@ -96,7 +97,7 @@ fn slots_of_random_bytes_end_the_instance_or_are_refused() {
         let mut slot = [0_u64; SLOT_WORDS];
         for word in &mut slot {
             let mut bytes = [0; 8];
-            openssl::rand::rand_bytes(&mut bytes).expect("randomness");
+            getrandom::fill(&mut bytes).expect("randomness");
             *word = u64::from_ne_bytes(bytes);
         }
         if round % 2 == 0 {
@@ -106,7 +107,7 @@ fn slots_of_random_bytes_end_the_instance_or_are_refused() {
             slot[4] %= 64;
         } else {
             // And of these something that could be compressed.
-            slot[1] = Kind::Compress(Coding::ALL[round / 2 % 2]).index() as u64;
+            slot[1] = Kind::Compress(Coding::ALL[round / 2 % 2]).wire();
             slot[2] %= 20;
             slot[3] %= 2;
             slot[4] %= 6;
@@ -160,13 +161,7 @@ fn malformed_messages_close_the_connection() {
                 other => break other.expect("an answer").0,
             }
         };
-        assert!(
-            matches!(
-                answer,
-                slipstream_offload::device::message::ToClient::Refused(_)
-            ),
-            "{answer:?}"
-        );
+        assert!(matches!(answer, ToClient::Refused(_)), "{answer:?}");
         wait_until(|| engine_has_closed(&connection));
         assert_eq!(engine.status().malformed_messages, number as u64 + 1);
     }

@@ -1,15 +1,13 @@
-//! Whose keys are used: sessions, tokens, handles.
+//! The keys that a client may use: sessions, tokens, handles.
 
 use std::io;
 
-use openssl::ec::{EcGroup, EcKey};
-use openssl::nid::Nid;
-use slipstream_lanes::ec::Curve;
-use slipstream_lanes::rsa::{Components, Size};
-use slipstream_offload::calibration::example_key;
-use slipstream_offload::device::message::Key;
-use slipstream_offload::device::wire::Outcome;
-use slipstream_offload::{Handle, Kind};
+use slipstream_accelerators::engine::protocol::wire::Outcome;
+use slipstream_keys::ec::Curve;
+use slipstream_keys::example::example_key;
+use slipstream_keys::rsa::{Components, Size};
+use slipstream_keys::{Handle, KeyParts};
+use slipstream_offload::Kind;
 
 use crate::client::{Client, PATIENCE, TestEngine, client_options, padded, register, verifies};
 
@@ -36,7 +34,7 @@ fn a_token_joins_the_keys_of_another_connection() {
     let token = holder.grant(PATIENCE).expect("a token");
     assert_eq!(holder.grant(PATIENCE).expect("a token"), token);
     let join = |token| {
-        let options = slipstream_offload::device::Options {
+        let options = slipstream_accelerators::engine::Options {
             token: Some(token),
             ..client_options()
         };
@@ -49,7 +47,7 @@ fn a_token_joins_the_keys_of_another_connection() {
     assert_eq!(join(wrong), Err(io::ErrorKind::PermissionDenied));
     assert_eq!(join([0; 32]), Err(io::ErrorKind::PermissionDenied));
 
-    let options = slipstream_offload::device::Options {
+    let options = slipstream_accelerators::engine::Options {
         token: Some(token),
         ..client_options()
     };
@@ -75,7 +73,7 @@ fn keys_of_its_own_cannot_be_mixed_with_those_of_another() {
     register(&holder, SIZE);
     register(&other, SIZE);
     let token = Some(holder.grant(PATIENCE).expect("a token"));
-    let options = slipstream_offload::device::Options {
+    let options = slipstream_accelerators::engine::Options {
         token,
         ..client_options()
     };
@@ -100,7 +98,7 @@ fn the_same_ecdsa_key_has_the_same_handle() {
     let engine = TestEngine::start();
     let connection = engine.connect();
     let register = |curve, private: &[u8]| {
-        let handle = connection.register(Key::Ec { curve, private }, PATIENCE);
+        let handle = connection.register(KeyParts::Ec { curve, private }, PATIENCE);
         handle.expect("a good key")
     };
     let handle = register(Curve::P256, &[1; 32]);
@@ -120,13 +118,13 @@ fn bad_keys_are_refused_with_a_reason() {
         ..good
     };
     let refused = connection
-        .register(Key::Rsa(bad), PATIENCE)
+        .register(KeyParts::Rsa(bad), PATIENCE)
         .expect_err("a bad key");
     assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
     assert!(refused.to_string().contains("contradict"), "{refused}");
     let curve = Curve::P256;
     let refused = connection.register(
-        Key::Ec {
+        KeyParts::Ec {
             curve,
             private: &[0; 32],
         },
@@ -134,7 +132,7 @@ fn bad_keys_are_refused_with_a_reason() {
     );
     assert!(refused.is_err());
     let refused = connection.register(
-        Key::Ec {
+        KeyParts::Ec {
             curve,
             private: &[1; 31],
         },
@@ -151,15 +149,11 @@ fn requests_that_do_not_fit_their_key_are_refused() {
     let engine = TestEngine::start();
     let mut client = engine.client();
     let rsa = client.register(SIZE);
-    let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).expect("a curve");
-    let private = EcKey::generate(&group)
-        .expect("a key")
-        .private_key()
-        .to_vec_padded(32);
-    let private = private.expect("a number below the order");
+    // Below the order of the curve, which begins with 0xff.
+    let private = [0x7f; 32];
     let curve = Curve::P256;
     let ec = client.connection.register(
-        Key::Ec {
+        KeyParts::Ec {
             curve,
             private: &private,
         },
@@ -205,7 +199,7 @@ fn there_is_a_limit_of_keys() {
         private[30..].copy_from_slice(&number.to_be_bytes());
         let curve = Curve::P256;
         connection.register(
-            Key::Ec {
+            KeyParts::Ec {
                 curve,
                 private: &private,
             },

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use slipstream_lanes::rsa::Size;
+use slipstream_accelerators::engine::Connection;
+use slipstream_keys::rsa::Size;
 
 use crate::client::{Client, TestEngine, client_options, padded, verifies};
 use crate::processes::{self, Child};
-use slipstream_offload::device::Connection;
 
 const SIZE: Size = Size::Rsa2048;
 

@@ -6,9 +6,10 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use slipstream_accelerators::engine::Connection;
+use slipstream_accelerators::engine::protocol::wire::Outcome;
 use slipstream_engine::Engine;
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::device::Connection;
+use slipstream_keys::rsa::Size;
 
 use crate::client::{self, PATIENCE, TestEngine, padded, verifies};
 use crate::processes::{self, Child};
@@ -100,8 +101,7 @@ fn clients_see_that_the_engine_stops_while_it_computes() {
     assert_ne!(gone.kind(), io::ErrorKind::TimedOut, "{gone}");
     // What was delivered before is right.
     while let Some(response) = client.poll() {
-        let slipstream_offload::device::wire::Outcome::Computed(signature) = response.outcome
-        else {
+        let Outcome::Computed(signature) = response.outcome else {
             panic!("{response:?}");
         };
         let message = padded(Size::Rsa4096, (response.id - 1) as u8);
@@ -141,7 +141,7 @@ fn is_idle() {
     processes::say("idle");
 }
 
-/// How often each of the engine's threads has been given a processor.
+/// The engine's threads, with the number of times that each has been given a processor.
 fn scheduled() -> Vec<(PathBuf, u64)> {
     let threads = std::fs::read_dir("/proc/self/task").expect("threads");
     let counts = threads.filter_map(|thread| {

@@ -5,13 +5,16 @@ mod batches;
 mod client;
 mod compression;
 mod content;
+#[cfg(feature = "system-openssl")]
 mod device;
 mod fairness;
 mod hostile;
 mod keys;
 mod killed;
 mod lifecycle;
+#[cfg(feature = "system-openssl")]
 mod nonsense;
+#[cfg(feature = "system-openssl")]
 mod operations;
 mod pace;
 mod processes;

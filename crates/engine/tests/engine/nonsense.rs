@@ -1,4 +1,5 @@
-//! Engines that break the rules: a device that talks nonsense is taken out, and everybody who waits for it is answered.
+//! Engines that break the rules: a device that talks nonsense is taken out, and every request that
+//! waits for it is answered.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -7,17 +8,17 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::net::{RecvFlags, SocketAddrUnix, SocketFlags};
-use slipstream_offload::accelerator::Moment;
-use slipstream_offload::ahead::Group;
-use slipstream_offload::device::layout::Layout;
-use slipstream_offload::device::message::ToClient;
-use slipstream_offload::device::wire::{
+use slipstream_accelerators::engine::protocol::layout::Layout;
+use slipstream_accelerators::engine::protocol::message::ToClient;
+use slipstream_accelerators::engine::protocol::wire::{
     Input, Outcome, Request, Response, Slot, read_request, write_response,
 };
-use slipstream_offload::device::{Device, socket};
+use slipstream_accelerators::engine::{Device, protocol::socket};
+use slipstream_keys::Group;
+use slipstream_offload::accelerator::{Accelerator, Health, Moment};
 use slipstream_offload::instance::{self, Instance};
 use slipstream_offload::pause::Never;
-use slipstream_offload::policy::{Costs, Policy};
+use slipstream_offload::scheduler::Scheduler;
 use slipstream_offload::{
     Answer, Coding, Compression, Kind, Operation, Output, Reason, Ticket, submit,
 };
@@ -26,7 +27,7 @@ use slipstream_ring::ring::{Consumer, Producer};
 
 use crate::client::{PATIENCE, options_with_buffers};
 
-/// Answers the probe as it should be, and everything else as `answer` says.
+/// An engine that serves one client.
 struct FakeEngine {
     socket: PathBuf,
     thread: JoinHandle<()>,
@@ -34,7 +35,16 @@ struct FakeEngine {
 }
 
 impl FakeEngine {
+    /// An engine that answers the probe as it should be, and everything else with `answer`.
     fn start(layout: Layout, answer: impl Fn(&Request) -> Outcome + Send + 'static) -> Self {
+        Self::with_probe(layout, move |request| match request.kind {
+            Kind::X25519 => shared_secret(request),
+            _ => answer(request),
+        })
+    }
+
+    /// An engine that answers everything with `answer`, the probe too.
+    fn with_probe(layout: Layout, answer: impl Fn(&Request) -> Outcome + Send + 'static) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("engine.sock");
         let listener = socket::new().expect("a socket");
@@ -79,13 +89,9 @@ fn serve(listener: &OwnedFd, layout: Layout, answer: impl Fn(&Request) -> Outcom
             continue;
         }
         let request = read_request(&slot).expect("a sane request");
-        let outcome = match request.kind {
-            Kind::X25519 => shared_secret(&request),
-            _ => answer(&request),
-        };
         let response = Response {
             id: request.id,
-            outcome,
+            outcome: answer(&request),
         };
         let words = write_response(&mut slot, &response);
         assert_eq!(responses.push(&slot.0[..words]), Ok(true));
@@ -108,11 +114,10 @@ fn shared_secret(request: &Request) -> Outcome {
 /// Asks for the compression of two chunks and for a key pair.
 fn ask(engine: &FakeEngine) -> [Answer; 3] {
     let options = options_with_buffers(2, 4096);
-    let (policy, costs) = (Policy::AtLeast(1), Costs::default());
-    let device = Device::new(engine.socket.clone(), options, policy, costs, PATIENCE);
-    let device = device.expect("descriptors");
-    assert!(device.is_in());
-    instance::install(Instance::new(Box::new(device), 64).expect("an instance"));
+    let device = Device::new(engine.socket.clone(), options, PATIENCE).expect("descriptors");
+    assert_eq!(device.health(), Health::Ready);
+    let instance = Instance::new(vec![Box::new(device)], Scheduler::default(), 64);
+    instance::install(instance.expect("an instance"));
     let compression = Operation::Compress(Compression {
         coding: Coding::Deflate,
         level: 1,
@@ -138,6 +143,29 @@ fn answer(ticket: &Ticket) -> Answer {
             return answer;
         }
         assert!(start.elapsed() < PATIENCE, "no answer");
+    }
+}
+
+#[test]
+fn a_device_that_answers_the_probe_wrongly_is_not_let_in() {
+    let options = options_with_buffers(2, 4096);
+    let probes: [fn(&Request) -> Outcome; 5] = [
+        |_| Outcome::Computed(Output::zeroed(32)),
+        |request| match shared_secret(request) {
+            Outcome::Computed(secret) => Outcome::Computed(Output::new(&secret.as_slice()[..31])),
+            other => other,
+        },
+        |_| Outcome::Compressed(32),
+        |_| Outcome::Fault,
+        |_| Outcome::Refused,
+    ];
+    for (number, probe) in probes.into_iter().enumerate() {
+        let engine = FakeEngine::with_probe(options.layout, probe);
+        let device = Device::new(engine.socket.clone(), options, PATIENCE);
+        let mut device = device.expect("descriptors");
+        assert_eq!(device.health(), Health::Failed, "{number}");
+        assert!(!device.accepts(&Operation::KeyPair(Group::X25519)));
+        engine.thread.join().expect("an engine that lives");
     }
 }
 

@@ -6,11 +6,11 @@ use openssl::ec::{EcGroup, EcKey, PointConversionForm};
 use openssl::ecdsa::EcdsaSig;
 use openssl::nid::Nid;
 use openssl::pkey::{Id, PKey};
-use slipstream_lanes::ec::Curve;
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::device::message::Key;
-use slipstream_offload::device::wire::Outcome;
-use slipstream_offload::{Handle, Kind};
+use slipstream_accelerators::engine::protocol::wire::Outcome;
+use slipstream_keys::ec::Curve;
+use slipstream_keys::rsa::Size;
+use slipstream_keys::{Handle, KeyParts};
+use slipstream_offload::Kind;
 
 use crate::client::{Client, PATIENCE, TestEngine, padded, verifies};
 
@@ -86,7 +86,7 @@ fn ecdsa() {
     for curve in Curve::ALL {
         let key = EcKey::generate(&group(curve)).expect("a key");
         let private = scalar(curve, key.private_key());
-        let registered = Key::Ec {
+        let registered = KeyParts::Ec {
             curve,
             private: &private,
         };

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use slipstream_engine::Pace;
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::{Handle, Kind};
+use slipstream_keys::Handle;
+use slipstream_keys::rsa::Size;
+use slipstream_offload::Kind;
 
 use crate::client::{TestEngine, padded, verifies};
 

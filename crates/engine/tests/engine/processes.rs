@@ -9,7 +9,7 @@ use std::thread;
 
 const SOCKET: &str = "SLIPSTREAM_TEST_SOCKET";
 
-/// What a child says begins with this; the test harness says things, too.
+/// The beginning of each line that a child says; the test harness says things, too.
 const MARK: &str = "child: ";
 
 pub(crate) struct Child {
@@ -82,7 +82,8 @@ impl Child {
     }
 }
 
-/// In a child: the socket of the engine. `None` in the parent, when all tests are run that are ignored otherwise.
+/// In a child: the socket of the engine. `None` in the parent, when all tests are run that are
+/// ignored otherwise.
 pub(crate) fn socket() -> Option<PathBuf> {
     std::env::var_os(SOCKET).map(PathBuf::from)
 }

@@ -1,14 +1,15 @@
-//! Who may connect.
+//! The users that may connect.
 
 use std::io;
 
-use slipstream_offload::device::Connection;
+use slipstream_accelerators::engine::Connection;
+use slipstream_accelerators::engine::protocol::message::ToClient;
+use slipstream_keys::rsa::Size;
 
 use crate::client::{PATIENCE, TestEngine, register};
 use crate::processes::{self, Child};
-use slipstream_lanes::rsa::Size;
 
-/// Whom Debian has for those who shall own nothing.
+/// The user of Debian that owns nothing.
 const NOBODY: u32 = 65534;
 
 #[test]
@@ -19,7 +20,7 @@ fn only_those_who_are_allowed_may_connect() {
     }
     let strict = TestEngine::start();
     assert_eq!(try_as_nobody(&strict), "connect");
-    // The other mode of the socket makes no difference: it is looked at who connects.
+    // The other mode of the socket makes no difference: the engine looks at the user that connects.
     let other = TestEngine::with(|options| options.allow = vec![1]);
     assert_eq!(try_as_nobody(&other), "refused");
     assert_eq!(other.status().foreign_users, 1);
@@ -60,7 +61,7 @@ fn as_nobody() {
             }
             // The engine may have closed the connection before it was written to.
             Err(_) => match connection.receive() {
-                Ok((slipstream_offload::device::message::ToClient::Refused(_), _)) => "refused",
+                Ok((ToClient::Refused(_), _)) => "refused",
                 other => panic!("{:?}", other.err()),
             },
         },

@@ -1,16 +1,18 @@
-//! The OpenSSL provider as a loadable module.
+//! The OpenSSL provider as a loadable module, `slipstream.so`.
 //!
-//! A crate of its own: a symbol that the library exported would be exported by everything that
-//! embeds the library.
+//! The crate has the entry point that OpenSSL looks up, and nothing else: the provider is the
+//! library [`slipstream_openssl`]. Programs that embed the provider use that library, not this
+//! crate. The entry point is in a crate of its own, since every shared object that links the
+//! library would export it, too.
 
 use std::ffi::{c_int, c_void};
 
 use slipstream_openssl::ffi::{CoreHandle, Dispatch};
 
-/// The entry point by which OpenSSL knows a provider; see `provider(7)`.
+/// The entry point that OpenSSL looks up in a provider module: see `provider(7)`.
 ///
 /// # Safety
-/// To be called by OpenSSL's core; see [`slipstream_openssl::provider_init`].
+/// The caller must be OpenSSL's core: see [`slipstream_openssl::provider_init`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn OSSL_provider_init(
     handle: *const CoreHandle,

@@ -1,10 +1,12 @@
-//! Failures of our own, which the default provider has no errors for: on OpenSSL's error queue, with texts of our own.
+//! Errors of this provider on OpenSSL's error queue, for failures that the default provider does
+//! not have.
 
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::ffi::{Core, CoreHandle, Item, Table};
 
-/// What goes wrong with a private key that a device holds. The numbers are those of the reasons in OpenSSL's errors.
+/// A failure of an operation with a private key that a device holds. Its number is the reason in
+/// OpenSSL's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     NoAnswer = 1,
@@ -33,11 +35,14 @@ impl Failure {
         match self {
             Self::NoAnswer => c"the device that holds this key does not answer",
             Self::NotExported => c"the private key is held by a device",
-            Self::NotHeld => c"a device holds RSA-2048, RSA-3072, RSA-4096, P-256 and P-384 keys only",
+            Self::NotHeld => {
+                c"a device holds RSA-2048, RSA-3072, RSA-4096, P-256 and P-384 \
+                  keys only"
+            }
             Self::BadHandle => c"slipstream-handle is an unsigned integer of at most 64 bits",
             Self::NotComputed => {
-                c"the device that holds this key only signs (PKCS #1 v1.5, PSS, ECDSA; SHA-1, SHA-2) \
-                  and decrypts for TLS"
+                c"the device that holds this key only signs (PKCS #1 v1.5, PSS, ECDSA; SHA-1, \
+                  SHA-2) and decrypts for TLS"
             }
             Self::NoRoom => c"the buffer is too short for the result",
             Self::BadCiphertext => c"the ciphertext is not less than the modulus",
@@ -46,7 +51,7 @@ impl Failure {
     }
 }
 
-/// The texts, for the core.
+/// The texts of all failures, for the core.
 pub(crate) static REASONS: Table<Item, { Failure::ALL.len() + 1 }> = {
     let mut items = [const { Item::END }; Failure::ALL.len() + 1];
     let mut index = 0;
@@ -60,7 +65,7 @@ pub(crate) static REASONS: Table<Item, { Failure::ALL.len() + 1 }> = {
     Table(items)
 };
 
-/// The error queue of OpenSSL's core, where our errors go.
+/// The error queue of OpenSSL's core.
 pub(crate) struct Errors {
     handle: *const CoreHandle,
     new: Option<unsafe extern "C" fn(*const CoreHandle)>,
@@ -81,7 +86,8 @@ impl Errors {
         let (Some(new), Some(set)) = (self.new, self.set) else {
             return;
         };
-        // SAFETY: the core's own handle, which stays as long as the provider. Without a format no argument is read.
+        // SAFETY: the core's own handle, which stays as long as the provider. Without a format no
+        // argument is read.
         unsafe {
             new(self.handle);
             let nothing = std::ptr::null_mut();

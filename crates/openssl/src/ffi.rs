@@ -1,8 +1,9 @@
-//! The part of OpenSSL's provider ABI that is used here.
+//! The part of OpenSSL's provider ABI that this crate uses.
 //!
-//! Written by hand from the headers of OpenSSL 3.0 (`core.h`, `core_dispatch.h`, `core_names.h`,
-//! `params.h`); the numbers and layouts are frozen for OpenSSL 3 and unchanged in 4.0. The headers
-//! of 4.0 are no source: some aliases are gone from them. Layouts are asserted below.
+//! It was written by hand from the headers of OpenSSL 3.0 (`core.h`, `core_dispatch.h`,
+//! `core_names.h`, `params.h`); the numbers and layouts are frozen for OpenSSL 3 and unchanged in
+//! 4.0. Do not take it from the headers of 4.0, which lack some aliases. Layouts are asserted
+//! below.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::{align_of, offset_of, size_of};
@@ -32,7 +33,7 @@ pub struct Algorithm {
     pub properties: *const c_char,
     /// A table of functions.
     pub implementation: *const Dispatch,
-    /// For people; may be null.
+    /// A description for people; may be null.
     pub description: *const c_char,
 }
 
@@ -48,7 +49,7 @@ pub struct Param {
     pub data: *mut c_void,
     /// Bytes at `data`.
     pub data_size: usize,
-    /// Bytes that the value takes; [`UNMODIFIED`] as long as nobody has answered.
+    /// The length of the value in bytes; [`UNMODIFIED`] until there is an answer.
     pub return_size: usize,
 }
 
@@ -162,7 +163,7 @@ impl Param {
 #[repr(transparent)]
 pub struct Table<T, const N: usize>(pub [T; N]);
 
-// SAFETY: the pointers in these tables point to constants and functions, and nobody writes them.
+// SAFETY: the pointers in these tables point to constants and functions, which never change.
 unsafe impl<const N: usize> Sync for Table<Dispatch, N> {}
 // SAFETY: as above.
 unsafe impl<const N: usize> Sync for Table<Algorithm, N> {}
@@ -171,8 +172,8 @@ unsafe impl<const N: usize> Sync for Table<Item, N> {}
 // SAFETY: as above; tables of parameters describe types and hold no data pointers.
 unsafe impl<const N: usize> Sync for Table<Param, N> {}
 
-/// Declares the functions of one operation as a structure of typed pointers, which is `read` from
-/// somebody's dispatch table or written as a `table` of our own. Optional functions may be missing.
+/// Declares the functions of one operation as a structure of typed pointers. `read` fills it from a
+/// dispatch table, `table` makes a dispatch table of it. Optional functions may be missing.
 macro_rules! functions {
     (
         $(#[$meta:meta])*
@@ -207,7 +208,7 @@ macro_rules! functions {
         }
     ) => {
         impl $name {
-            /// Reads a table; `None` if a function is missing that is not optional.
+            /// Reads a table; `None` if a function that is not optional is missing.
             ///
             /// # Safety
             /// `table` must be a dispatch table of this operation.
@@ -288,7 +289,7 @@ macro_rules! functions {
 }
 
 functions! {
-    /// What the core offers to a provider (`OSSL_FUNC_CORE_*`).
+    /// Functions that the core offers to a provider (`OSSL_FUNC_CORE_*`).
     pub struct Core: [read] {
         2 get_params: fn(*const CoreHandle, *mut Param) -> c_int;
         optional:
@@ -299,7 +300,7 @@ functions! {
 }
 
 functions! {
-    /// What a provider offers to the core (`OSSL_FUNC_PROVIDER_*`).
+    /// Functions that a provider offers to the core (`OSSL_FUNC_PROVIDER_*`).
     pub struct Provider: [table] {
         1024 teardown: fn(*mut c_void);
         1025 gettable_params: fn(*mut c_void) -> *const Param;
@@ -436,13 +437,13 @@ pub(crate) unsafe fn entries<'a>(table: *const Dispatch) -> impl Iterator<Item =
 /// The bytes of a buffer that OpenSSL passes; `None` if it is null.
 ///
 /// # Safety
-/// `data` must be null or point to `length` bytes that nobody writes meanwhile.
+/// `data` must be null or point to `length` bytes that do not change meanwhile.
 pub(crate) unsafe fn bytes<'a>(data: *const u8, length: usize) -> Option<&'a [u8]> {
     // SAFETY: the caller's promise.
     (!data.is_null()).then(|| unsafe { std::slice::from_raw_parts(data, length) })
 }
 
-/// The room of a buffer that OpenSSL passes; `None` if it is null.
+/// The bytes of a buffer that OpenSSL passes to be written; `None` if it is null.
 ///
 /// # Safety
 /// `data` must be null or point to `length` bytes that are ours to write.

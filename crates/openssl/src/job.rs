@@ -1,139 +1,98 @@
-//! Pausing: operations of fibers and of OpenSSL's own asynchronous jobs are computed together;
-//! everybody else's are left to software at once.
+//! Operations of jobs. A job is a fiber or an asynchronous job of OpenSSL; its operations may be
+//! offloaded. The operations of all other callers are left to software.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::ptr::NonNull;
-use std::time::Duration;
 
 use corosensei::stack::DefaultStack;
-use slipstream_lanes::Backend;
-use slipstream_lanes::ec::{Curve, Nonce};
-use slipstream_offload::accelerator::{Moment, WorkerLanes};
-use slipstream_offload::ahead::{self, Ahead, Group, KeyPair};
+use slipstream_accelerators::lanes::{Lanes, Options};
+use slipstream_offload::accelerator::Moment;
 use slipstream_offload::fiber::CurrentFiber;
 use slipstream_offload::instance::Instance;
 use slipstream_offload::pause::Never;
-use slipstream_offload::policy::{Costs, Policy};
-use slipstream_offload::request::Operand;
-use slipstream_offload::{Answer, Kind, Notification, Operation, Pause, Reason, fiber, instance};
+pub(crate) use slipstream_offload::refuse;
+use slipstream_offload::scheduler::Scheduler;
+use slipstream_offload::{
+    Answer, Kind, Notification, Operation, Output, Pause, Reason, Route, fiber, instance,
+};
 
-pub(crate) use slipstream_offload::Output;
-
-use crate::counts::{KEYS_MADE_AHEAD, LANE_OPERATIONS, NONCES_MADE_AHEAD};
-use crate::held::Held;
+use crate::counters::{OFFLOADED_OPERATIONS, PRECOMPUTED_KEYS, PRECOMPUTED_NONCES};
 use crate::libcrypto::{AsyncWaitCtx, Libcrypto};
-use crate::provider::LoadedRef;
+use crate::loaded::LoadedRef;
 
-/// Requests that a thread's own instance has room for.
+/// The number of requests that an instance made here has room for.
 const REQUESTS: usize = 4096;
 
-/// Entries of each pool of a thread's own instance.
-const MADE_AHEAD: usize = 32;
+/// The number of values in each pool of precomputed values of an instance made here.
+const PRECOMPUTED: usize = 32;
 
-/// The stack on which batches are computed where the stack of the caller is too small: that of an asynchronous
-/// job has 32 KiB, without a guard, of which a handshake takes up to half.
+/// The size of the stack on which batches are computed if the stack of the caller is too small. An
+/// asynchronous job has 32 KiB without a guard page, and a handshake takes up to half of that.
 const BATCH_STACK_BYTES: usize = 128 * 1024;
 
-/// Whether the caller is a job that may be paused here, if enough others are under way.
-pub(crate) fn may_pause(loaded: LoadedRef) -> bool {
-    Job::current(loaded).is_some_and(|job| job.pauser().admits().is_ok())
-}
-
-/// Whether the caller is a job that would be paused here for an operation of `kind`.
-pub(crate) fn pauses(loaded: LoadedRef, kind: Kind) -> bool {
-    Job::current(loaded).is_some_and(|job| slipstream_offload::admits(kind, job.pauser()).is_ok())
-}
-
-/// Whether the caller is a job of a server that takes part: it uses what has been made ahead even where it is not worth
-/// while to pause.
-pub(crate) fn takes_part(loaded: LoadedRef) -> bool {
+/// Returns true if the caller is a job whose operations may be offloaded.
+pub(crate) fn participates(loaded: LoadedRef) -> bool {
     let not_admitted = |job: Job| job.pauser().admits() == Err(Reason::NotAdmitted);
     Job::current(loaded).is_some_and(|job| !not_admitted(job))
 }
 
-/// Counts an operation that is left to software since the caller was not to be paused when it began.
-pub(crate) fn count_refusal(loaded: LoadedRef, kind: Kind) {
-    if let Some(job) = Job::current(loaded) {
-        slipstream_offload::count_refusal(kind, job.pauser());
-    }
-}
-
-/// A key pair that has been made ahead, for a caller whose server [takes part](takes_part).
-pub(crate) fn key_pair(loaded: LoadedRef, group: Group) -> Option<KeyPair> {
-    let pair = made_ahead(loaded, || ahead::key_pair(group))?;
-    KEYS_MADE_AHEAD.add_one();
-    Some(pair)
-}
-
-/// A nonce that has been made ahead, as for [`key_pair`].
-pub(crate) fn nonce(loaded: LoadedRef, curve: Curve) -> Option<Nonce> {
-    let nonce = made_ahead(loaded, || ahead::nonce(curve))?;
-    NONCES_MADE_AHEAD.add_one();
-    Some(nonce)
-}
-
-/// Computes an operation of `kind` in lanes of `backend` while the caller is paused. `None` if software has to do it.
-/// `operation` is only called if the caller can be paused.
-pub(crate) fn compute(
-    loaded: LoadedRef,
-    backend: Backend,
-    kind: Kind,
-    operation: impl FnOnce() -> Option<Operation>,
-) -> Option<Output> {
-    let job = Job::current(loaded)?;
-    if slipstream_offload::admits(kind, job.pauser()).is_err() {
-        slipstream_offload::count_refusal(kind, job.pauser());
-        return None;
-    }
-    if let Job::OpenSsl(_) = job {
-        ensure_instance(loaded, || Some(backend))?;
-    }
-    match slipstream_offload::run(operation()?, job.pauser()) {
-        Answer::Computed(output) => {
-            LANE_OPERATIONS.add_one();
-            Some(output)
-        }
-        Answer::Software(_) => None,
-    }
-}
-
-/// Has the device that holds a private key compute with it. `None` if it does not answer.
+/// Decides how the caller's operation of `kind` is computed. To be called once for each operation,
+/// before its operands are prepared.
 ///
-/// No software can stand in for it. So whoever may not be paused waits here, and so does an asynchronous job, which its
-/// server could resume before the device has answered.
-pub(crate) fn ask_device(held: Held, input: Operand) -> Option<Output> {
-    let operation = Operation::Held {
-        kind: held.kind,
-        key: held.handle,
-        input,
+/// # Errors
+/// If the operation is left to software: the reason, which [`refuse`] counts.
+pub(crate) fn admit(loaded: LoadedRef, kind: Kind) -> Result<Route, Reason> {
+    let job = Job::current(loaded).ok_or(Reason::NotOffered)?;
+    if let Job::OpenSsl(_) = job {
+        ensure_instance(loaded).ok_or(Reason::NotOffered)?;
+    }
+    slipstream_offload::admit(kind, job.pauser())
+}
+
+/// Computes `operation` on the route to which it was [admitted](admit). `None` if software has to
+/// compute it.
+pub(crate) fn compute(loaded: LoadedRef, route: Route, operation: Operation) -> Option<Output> {
+    let kind = operation.kind();
+    let output = match route {
+        Route::AtOnce => {
+            // On a large stack: an empty pool is filled with a batch.
+            on_batch_stack(|| slipstream_offload::compute_at_once(&operation)).flatten()?
+        }
+        Route::Pause => match slipstream_offload::run(operation, Job::current(loaded)?.pauser()) {
+            Answer::Computed(output) => output,
+            Answer::Software(_) => return None,
+        },
     };
+    match (route, kind) {
+        (Route::AtOnce, Kind::KeyPair(_)) => PRECOMPUTED_KEYS.add_one(),
+        (Route::AtOnce, Kind::Ecdsa(_)) => PRECOMPUTED_NONCES.add_one(),
+        (Route::AtOnce, _) => {}
+        (Route::Pause, _) => OFFLOADED_OPERATIONS.add_one(),
+    }
+    (output.as_slice().len() == kind.output_bytes()).then_some(output)
+}
+
+/// Computes `operation` at the accelerator that holds its key. `None` if that does not answer.
+///
+/// Software does not have the key. So a caller that must not yield blocks until the answer
+/// arrives, and so does an asynchronous job, which its server could resume before the accelerator
+/// has answered.
+pub(crate) fn compute_held(operation: Operation) -> Option<Output> {
+    let kind = operation.kind();
     let answer = match fiber::current().filter(|fiber| fiber.admits().is_ok()) {
         Some(fiber) => slipstream_offload::run(operation, &fiber),
-        // Meanwhile others' operations may be computed in lanes, on this stack.
+        // On a large stack: while it waits, lanes may compute batches of other callers.
         None => on_batch_stack(|| slipstream_offload::run(operation, &Never))?,
     };
     match answer {
-        Answer::Computed(output) if output.as_slice().len() == held.kind.output_bytes() => {
-            Some(output)
-        }
+        Answer::Computed(output) if output.as_slice().len() == kind.output_bytes() => Some(output),
         Answer::Computed(_) | Answer::Software(_) => None,
     }
 }
 
-fn made_ahead<T>(loaded: LoadedRef, take: impl FnOnce() -> Option<T>) -> Option<T> {
-    if !takes_part(loaded) {
-        return None;
-    }
-    if fiber::current().is_none() {
-        ensure_instance(loaded, || loaded.backend())?;
-    }
-    // A pool that is empty is filled with a batch.
-    on_batch_stack(take).flatten()
-}
-
-/// What is running, if it can be paused.
+/// The running job.
 enum Job {
     Fiber(CurrentFiber),
     OpenSsl(AsyncJob),
@@ -155,32 +114,31 @@ impl Job {
     }
 }
 
-/// Makes this thread's instance, if an event loop has not.
-fn ensure_instance(loaded: LoadedRef, backend: impl FnOnce() -> Option<Backend>) -> Option<()> {
+/// Makes this thread's instance if it has none. `None` without lanes.
+fn ensure_instance(loaded: LoadedRef) -> Option<()> {
     if instance::with(|_| ()).is_some() {
         return Some(());
     }
-    let backend = backend()?;
-    let costs = match loaded.policy() {
-        // Measured with batches, if they have not been.
-        Policy::Cheapest => on_batch_stack(|| loaded.costs(backend))?,
-        // No cost is looked at, only whether lanes offer the operation.
-        Policy::AtLeast(_) => Costs {
-            batch: [Some(Duration::ZERO); Kind::COUNT],
-            ..Costs::default()
-        },
+    let backend = loaded.backend()?;
+    // On a large stack: the first measurement computes batches.
+    let measured = on_batch_stack(|| loaded.costs(backend))?;
+    let scheduler = Scheduler {
+        flush: loaded.flush(),
+        software: measured.software,
     };
-    let lanes = WorkerLanes::new(backend, loaded.policy(), costs);
-    let mut instance = Instance::new(Box::new(lanes), REQUESTS).ok()?;
-    if let Some(ahead) = Ahead::new(backend, MADE_AHEAD) {
-        instance.make_ahead(ahead);
-    }
-    instance::install(instance);
+    let lanes = Lanes::new(Options {
+        backend,
+        costs: measured.lanes,
+        scheduler: scheduler.clone(),
+        has_batches: true,
+        precomputed: PRECOMPUTED,
+    });
+    instance::install(Instance::new(vec![Box::new(lanes)], scheduler, REQUESTS).ok()?);
     Some(())
 }
 
-/// An `ASYNC_JOB` of OpenSSL, in which servers with an asynchronous mode of their own run their
-/// handshakes.
+/// An `ASYNC_JOB` of OpenSSL. Servers with an asynchronous mode of their own run handshakes in such
+/// jobs.
 struct AsyncJob {
     loaded: LoadedRef,
     wait_context: NonNull<AsyncWaitCtx>,
@@ -210,16 +168,16 @@ impl Pause for AsyncJob {
         let round = ROUNDS.get();
         let event = Event::of(libcrypto, self.wait_context);
         let paused = event.is_some_and(|event| {
-            // The event is there before the job is paused: the server's loop serves what else it
-            // has, whose operations join this one, and then comes back.
+            // Raised before the pause: the server's event loop first serves its other connections,
+            // whose operations join this one, and then resumes the job.
             event.raise();
             // SAFETY: a job is running.
             let paused = unsafe { (libcrypto.async_pause_job)() } == 1;
             event.clear();
             paused
         });
-        // Another job that was resumed before this one has computed all that waited. What has come
-        // since then waits for its own turn, and for company.
+        // If the round has changed, a job that was resumed earlier has computed all operations that
+        // were waiting. Later operations wait, so that they can be computed in a larger batch.
         if ROUNDS.get() == round {
             compute_waiting();
         }
@@ -227,7 +185,8 @@ impl Pause for AsyncJob {
     }
 }
 
-/// Computes what waits on this thread, all of it. Without memory for a stack nothing is, and software has to do it.
+/// Computes all operations that wait on this thread. Without memory for a stack nothing is
+/// computed, and the operations are left to software.
 fn compute_waiting() {
     ROUNDS.set(ROUNDS.get() + 1);
     on_batch_stack(|| {
@@ -237,8 +196,9 @@ fn compute_waiting() {
     });
 }
 
-/// Calls `batch`, which neither pauses nor calls this, on a stack that is large enough for a batch. `None` if there is no
-/// memory for one.
+/// Calls `batch` on a stack that is large enough for a batch. `None` if there is no memory for one.
+///
+/// `batch` must not pause, and must not call this function.
 pub(crate) fn on_batch_stack<T>(batch: impl FnOnce() -> T) -> Option<T> {
     STACK.with_borrow_mut(|stack| {
         if stack.is_none() {
@@ -253,18 +213,18 @@ pub(crate) fn on_batch_stack<T>(batch: impl FnOnce() -> T) -> Option<T> {
 thread_local! {
     /// The stack of [`on_batch_stack`].
     static STACK: RefCell<Option<DefaultStack>> = const { RefCell::new(None) };
-    /// How often [`compute_waiting`] has run.
+    /// The number of times that [`compute_waiting`] has run.
     static ROUNDS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// An event descriptor in the wait context of a connection. It stays there until the connection is
-/// freed: servers that wait for it must not see it closed before.
+/// An event descriptor in the wait context of a connection. It stays open until the connection is
+/// freed, since a server may wait for it until then.
 struct Event(c_int);
 
 impl Event {
-    /// The one that the wait context has, or a new one.
+    /// The descriptor that the wait context has, or a new one.
     fn of(libcrypto: &Libcrypto, wait_context: NonNull<AsyncWaitCtx>) -> Option<Self> {
-        /// Its address is what names our descriptor among those of others.
+        /// Its address names this descriptor among those of other engines and providers.
         static KEY: u8 = 0;
         let key = (&raw const KEY).cast();
         let (mut descriptor, mut custom) = (-1, std::ptr::null_mut());
@@ -291,7 +251,7 @@ impl Event {
             )
         };
         if kept != 1 {
-            // SAFETY: opened above; nobody else knows it.
+            // SAFETY: opened above; nothing else knows it.
             unsafe { libc::close(descriptor) };
             return None;
         }
@@ -299,7 +259,7 @@ impl Event {
     }
 
     fn raise(&self) {
-        // A full counter, the only error that there can be, is as readable as a small one.
+        // The only possible error is a full counter, which is readable, too.
         // SAFETY: an open event descriptor; eight bytes.
         unsafe { libc::write(self.0, (&raw const EVENT).cast(), size_of_val(&EVENT)) };
     }

@@ -1,25 +1,31 @@
-//! An OpenSSL provider whose private-key operations and key exchanges can be paused and computed together.
+//! An OpenSSL provider that offloads private-key operations and key exchanges of TLS.
 //!
-//! It stands on the public provider ABI alone, and before OpenSSL's own default provider: parameters,
-//! paddings, checks and errors are the default provider's own. What is taken out, and offered to
-//! [`slipstream_offload`], is
+//! The provider wraps OpenSSL's default provider, through the public provider ABI only. It takes
+//! these operations out of the default provider, and offers them to [`slipstream_offload`]:
 //!
-//! - the private operation of an RSA signature, and of TLS 1.2's RSA key exchange, with two primes of
-//!   equal size and 2048, 3072 or 4096 bits;
-//! - key exchange with X25519, P-256 and P-384, and the making of the key pairs for it, ahead;
-//! - ECDSA with P-256 and P-384, for which nonces are made ahead;
+//! - the private operation of RSA, with two primes of equal size and 2048, 3072 or 4096 bits: for
+//!   signatures, and for the RSA key exchange of TLS 1.2;
+//! - key exchange with X25519, P-256 and P-384, and the generation of ephemeral key pairs, which
+//!   can be precomputed;
+//! - ECDSA with P-256 and P-384, with nonces that can be precomputed.
 //!
-//! and that where the caller is a job that can be paused: a [fiber](slipstream_offload::fiber) of an
-//! event loop, or an `ASYNC_JOB` of OpenSSL. Otherwise, and whenever the flush policy finds software
-//! cheaper, the default provider computes it. Key derivation for TLS (TLS13-KDF, HKDF, TLS1-PRF) is
-//! computed here for everybody, since it has a shorter path here.
+//! An operation is offloaded if its caller is a job that can be paused: a
+//! [fiber](slipstream_offload::fiber) of an event loop, or an `ASYNC_JOB` of OpenSSL. All other
+//! operations, and those for which the scheduler finds software cheaper, are left to the default
+//! provider. Key derivation for TLS (TLS13-KDF, HKDF, TLS1-PRF) is computed here for all callers,
+//! since the path is shorter here.
 //!
-//! A private key can also be [held] by a device: then the key object has only its public half, and no software stands
-//! behind the device.
+//! A device can also [hold](held) a private key. Then the key object has the public half only, and
+//! software cannot stand in for the device.
+//!
+//! The crate is not an implementation of TLS or of its cryptography: parameters, paddings, checks
+//! and errors are those of the default provider, and accelerators compute the operations. It does
+//! not make instances for event loops, which do so themselves, and is not the loadable module:
+//! `slipstream-openssl-module` is.
 //!
 //! # Use
-//! As a library, through `OSSL_PROVIDER_add_builtin` with [`NAME`] and [`provider_init`]. As the
-//! module `slipstream.so`, through `openssl.cnf`:
+//! As a library: call `OSSL_PROVIDER_add_builtin` with [`NAME`] and [`provider_init`]. As the
+//! module `slipstream.so`: configure it in `openssl.cnf`:
 //!
 //! ```text
 //! openssl_conf = openssl_init
@@ -39,12 +45,21 @@
 //! default_properties = ?provider=slipstream
 //! ```
 //!
-//! `lanes` is `auto` (what the CPU offers), `off` (everything in software) or `portable` (lanes
-//! without vector instructions: for tests). `flush` says what the instances do that the provider
-//! makes for asynchronous jobs: `cheapest` (lanes or software, whichever measures faster), or
-//! `always` (lanes even for a single operation: for tests). With any other value the provider
-//! offers nothing, and its build information says why, as it does in a static executable, where the
-//! process's libcrypto cannot be reached: see `openssl list -providers -verbose`.
+//! `lanes` is one of
+//!
+//! - `auto`: the accelerators that were [chosen](set_accelerators), or else the lanes of the CPU;
+//! - `off`: software only;
+//! - `portable`: lanes without vector instructions, for tests.
+//!
+//! `flush` is the flush policy of instances that the provider makes for asynchronous jobs. It is
+//! one of
+//!
+//! - `cheapest`: lanes or software, whichever costs less by measurement;
+//! - `always`: lanes even for a single operation, for tests.
+//!
+//! With any other value the provider offers nothing, and its build information says why: see
+//! `openssl list -providers -verbose`. It also offers nothing in a static executable, since it
+//! cannot find the functions of libcrypto there.
 //!
 //! # Panics
 //! Every function that OpenSSL calls is `extern "C"`: a panic in it ends the process and never
@@ -53,36 +68,43 @@
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
-use slipstream_lanes::Backend;
 use slipstream_offload::Kind;
 
-mod counts;
+pub use accelerators::Accelerators;
+
+mod accelerators;
+mod configuration;
+mod counters;
 mod curve;
 mod default_provider;
 mod digest;
 mod failure;
 pub mod ffi;
+mod group;
+mod hasher;
 pub mod held;
 mod job;
 mod kdf;
 mod libcrypto;
+mod loaded;
 mod object;
 mod param;
 mod provider;
 mod rsa;
 mod signature;
+mod software_cost;
 
 /// The name of the provider, and the value of the property `provider` of its algorithms.
 pub const NAME: &str = "slipstream";
 
-/// The entry point of the provider, `OSSL_provider_init` of `provider(7)`.
+/// The entry point of the provider: `OSSL_provider_init` of `provider(7)`.
 ///
-/// Answers 1 always: where nothing can be offered, everything stays with the default provider, and
-/// the parameter `buildinfo` says why.
+/// It always returns 1. If nothing can be offered, all operations are left to the default provider,
+/// and the parameter `buildinfo` says why.
 ///
 /// # Safety
-/// To be called by OpenSSL's core: `core` is its dispatch table, `out` and `context` are room for
-/// the answers.
+/// The caller must be OpenSSL's core: `core` is its dispatch table, and `out` and `context` can be
+/// written.
 pub unsafe extern "C" fn provider_init(
     handle: *const ffi::CoreHandle,
     core: *const ffi::Dispatch,
@@ -93,42 +115,53 @@ pub unsafe extern "C" fn provider_init(
     unsafe { provider::initialise(handle, core, out, context) }
 }
 
-/// The backend for keys that are imported from now on, in place of [`Backend::detect`]; `None`
-/// leaves them to software. A configuration that says `lanes` is not overruled.
-pub fn set_backend(backend: Option<Backend>) {
-    provider::set_backend(backend);
+/// Sets the accelerators that the instances of this process have, in place of the lanes of the CPU.
+/// Keys that are imported later are prepared for them. A configuration with `lanes = off` or
+/// `lanes = portable` takes precedence.
+///
+/// Returns the choice before, which the caller can set again if the new one is not used after all;
+/// `None` if there was none.
+pub fn set_accelerators(accelerators: Option<Accelerators>) -> Option<Accelerators> {
+    accelerators::set_accelerators(accelerators)
 }
 
-/// What one operation of `kind` takes in OpenSSL's software on this machine: the least of a few
-/// measurements. `None` while the provider is not loaded.
+/// Measures one operation of `kind` in OpenSSL's software a few times, and returns the least cost.
+/// `None` if the provider is not loaded, or operations of this kind are not measured.
+#[must_use]
 pub fn software_cost(kind: Kind) -> Option<Duration> {
-    provider::software_cost(kind)
+    loaded::software_cost(kind)
 }
 
-/// Private keys in this process that lanes can compute with. A key that OpenSSL imports again, for
-/// another library context, counts again.
+/// The number of private keys in this process that accelerators can compute with. A key that
+/// OpenSSL imports again, for another library context, counts again.
+#[must_use]
 pub fn keys_with_lanes() -> u64 {
-    counts::KEYS_WITH_LANES.get()
+    counters::KEYS_FOR_ACCELERATORS.get()
 }
 
-/// Private keys in this process that are left to software: of other sizes, with more than two
-/// primes, without the values for the Chinese remainder theorem, or for want of lanes.
+/// The number of private keys in this process that are left to software: keys of other sizes, with
+/// more than two primes, or without the values for the Chinese remainder theorem, and all keys if
+/// there is no accelerator for them.
+#[must_use]
 pub fn keys_without_lanes() -> u64 {
-    counts::KEYS_WITHOUT_LANES.get()
+    counters::KEYS_LEFT_TO_SOFTWARE.get()
 }
 
-/// Private operations in this process whose result came from lanes.
+/// The number of operations in this process that an accelerator computed while their caller was
+/// paused.
+#[must_use]
 pub fn lane_operations() -> u64 {
-    counts::LANE_OPERATIONS.get()
+    counters::OFFLOADED_OPERATIONS.get()
 }
 
-/// Ephemeral key pairs in this process that had been [made ahead](slipstream_offload::ahead) when they
-/// were asked for.
-pub fn keys_made_ahead() -> u64 {
-    counts::KEYS_MADE_AHEAD.get()
+/// The number of ephemeral key pairs in this process that were precomputed.
+#[must_use]
+pub fn precomputed_keys() -> u64 {
+    counters::PRECOMPUTED_KEYS.get()
 }
 
-/// ECDSA signatures in this process with a nonce that had been made ahead.
-pub fn nonces_made_ahead() -> u64 {
-    counts::NONCES_MADE_AHEAD.get()
+/// The number of ECDSA signatures in this process that were made with a precomputed nonce.
+#[must_use]
+pub fn precomputed_nonces() -> u64 {
+    counters::PRECOMPUTED_NONCES.get()
 }

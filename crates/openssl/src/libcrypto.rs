@@ -1,10 +1,11 @@
-//! The libcrypto that loaded us, found without linking one.
+//! The libcrypto that loaded this provider, found without linking one.
 //!
 //! A module that is linked to `libcrypto.so.3` brings a second libcrypto into a process that has
 //! OpenSSL 4, or into one that keeps its own copy private. The core's upcalls lead to the right
-//! one: whatever library they live in is searched by name. A static executable exports no names;
-//! then there is no [`Libcrypto`], and the provider offers nothing.
+//! one: the library that contains them is searched by name. A static executable exports no names.
+//! There, [`Libcrypto`] is not available, and the provider offers nothing.
 
+use std::error::Error;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fmt;
 
@@ -40,16 +41,16 @@ opaque! {
 pub(crate) type WaitCleanup =
     unsafe extern "C" fn(*mut AsyncWaitCtx, *const c_void, c_int, *mut c_void);
 
-/// Declares functions of libcrypto by their names there.
+/// Declares functions of libcrypto: the name in libcrypto, the name here, the type.
 macro_rules! symbols {
     ($($symbol:ident $field:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// Functions of the process's libcrypto; each field is the function that is named there.
+        /// Functions of the process's libcrypto.
         pub(crate) struct Libcrypto {
             $(pub(crate) $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
 
         impl Libcrypto {
-            /// Looks every function up in `library`.
+            /// Looks up every function in `library`.
             fn resolve(library: &Library) -> Result<Self, Unavailable> {
                 $(
                     let name = concat!(stringify!($symbol), "\0");
@@ -108,7 +109,7 @@ symbols! {
         fn(*mut AsyncWaitCtx, *const c_void, c_int, *mut c_void, Option<WaitCleanup>) -> c_int;
 }
 
-/// Why the process's libcrypto cannot be used.
+/// The reason why the process's libcrypto cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unavailable {
     /// The upcalls belong to no loaded file.
@@ -129,8 +130,13 @@ impl fmt::Display for Unavailable {
     }
 }
 
+impl Error for Unavailable {}
+
 impl Libcrypto {
-    /// The libcrypto in which the function `upcall` lives.
+    /// Finds the libcrypto that the function `upcall` belongs to.
+    ///
+    /// # Errors
+    /// If no loaded file has it, or the file does not export a function that is needed.
     pub(crate) fn of(upcall: *const c_void) -> Result<Self, Unavailable> {
         Self::resolve(&Library::of(upcall)?)
     }
@@ -149,7 +155,7 @@ impl Library {
         // SAFETY: the path is a text that ends with NUL; NOLOAD runs no initialisers.
         let mut handle = unsafe { libc::dlopen(found.dli_fname, flags) };
         if handle.is_null() {
-            // The main program is known to the loader under no path.
+            // The loader knows the main program by no path.
             // SAFETY: a null path means the main program.
             handle = unsafe { libc::dlopen(std::ptr::null(), flags) };
         }
@@ -162,8 +168,8 @@ impl Library {
         })
     }
 
-    /// The address of `name`, which ends with NUL, if this very file defines it: a handle of the
-    /// main program also finds what other libraries export.
+    /// The address of `name`, which ends with NUL, if this file itself defines it: a handle of the
+    /// main program also finds names that other libraries export.
     fn symbol(&self, name: &'static str) -> Result<*mut c_void, Unavailable> {
         let text = CStr::from_bytes_with_nul(name.as_bytes()).expect("names end with NUL");
         // SAFETY: an open handle and a text that ends with NUL.

@@ -1,4 +1,4 @@
-//! Arrays of `OSSL_PARAM`, made and read.
+//! Arrays of `OSSL_PARAM`: to make, to read and to answer.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::marker::PhantomData;
@@ -66,17 +66,17 @@ impl<'a> Lent<'a> {
         Self::new(key, UTF8_STRING, buffer.as_mut_ptr(), buffer.len())
     }
 
-    /// Room for a pointer to a text that stays OpenSSL's.
+    /// Room for a pointer to a text that OpenSSL owns.
     pub(crate) fn text_pointer(key: &'static CStr, pointer: &'a mut *const c_char) -> Self {
         Self::new(key, UTF8_PTR, std::ptr::from_mut(pointer).cast(), 0)
     }
 
-    /// How many bytes somebody has answered; `None` if nobody has.
+    /// The number of bytes in the answer; `None` without an answer.
     pub(crate) fn answered(&self) -> Option<usize> {
         (self.param.return_size != UNMODIFIED).then_some(self.param.return_size)
     }
 
-    /// For a function that reads or answers an array.
+    /// The pointer for a function that reads or answers an array.
     pub(crate) fn as_mut_ptr(array: &mut [Self]) -> *mut Param {
         debug_assert!(array.last().is_some_and(|last| last.param.key.is_null()));
         // `repr(transparent)`: an array of these is an array of `Param`.
@@ -98,7 +98,7 @@ impl<'a> Lent<'a> {
     }
 }
 
-/// Describes a parameter in a table of what can be read or set.
+/// Describes a parameter in a table of parameters that can be read or set.
 pub(crate) const fn describe(key: &'static CStr, data_type: c_uint) -> Param {
     Param {
         key: key.as_ptr(),
@@ -118,7 +118,7 @@ pub(crate) unsafe fn find<'a>(array: *const Param, key: &CStr) -> Option<&'a Par
     unsafe { position(array, key).map(|index| &*array.add(index)) }
 }
 
-/// As [`find`], for an answer.
+/// The parameter with the name `key`, if `array` has it, to be answered.
 ///
 /// # Safety
 /// As for [`find`]; the array must be ours to write.
@@ -130,12 +130,13 @@ pub(crate) unsafe fn find_mut<'a>(array: *mut Param, key: &CStr) -> Option<&'a m
 /// The entries of an array.
 ///
 /// # Safety
-/// `array` must be null or an array that ends with a null key and that nobody else uses meanwhile; its entries
-/// must be ours to answer.
+/// `array` must be null or an array that ends with a null key; its entries must be ours to answer,
+/// and nothing else may use them meanwhile.
 pub(crate) unsafe fn entries_mut<'a>(array: *mut Param) -> impl Iterator<Item = &'a mut Param> {
     let mut next = array;
     std::iter::from_fn(move || {
-        // SAFETY: the caller's promise: entries up to the one with a null key can be used, each is passed out once.
+        // SAFETY: the caller's promise: entries up to the one with a null key can be used, each is
+        // passed out once.
         let entry = unsafe { next.as_mut() }.filter(|entry| !entry.key.is_null())?;
         // SAFETY: not the last entry.
         next = unsafe { next.add(1) };
@@ -167,7 +168,7 @@ impl Param {
     /// The bytes of an unsigned number, in the byte order of the machine.
     ///
     /// # Safety
-    /// The parameter must be one that somebody gave us to read.
+    /// The parameter must come from a caller who gave it to be read.
     pub(crate) unsafe fn unsigned_bytes(&self) -> Option<&[u8]> {
         if self.data_type != UNSIGNED_INTEGER || self.data.is_null() {
             return None;
@@ -188,7 +189,7 @@ impl Param {
         Some(unsafe { std::slice::from_raw_parts(self.data.cast::<u8>(), self.data_size) })
     }
 
-    /// A text.
+    /// The text of a UTF-8 string.
     ///
     /// # Safety
     /// As for [`Param::unsigned_bytes`].
@@ -198,19 +199,19 @@ impl Param {
             .then(|| unsafe { CStr::from_ptr(self.data.cast()) })
     }
 
-    /// Answers with bytes. False if another type is wanted, or there is no room for them.
+    /// Answers with bytes. Returns false if the parameter has another type, or no room for them.
     ///
     /// # Safety
-    /// The parameter must be one that somebody gave us to answer.
+    /// The parameter must come from a caller who gave it to be answered.
     pub(crate) unsafe fn answer_octets(&mut self, bytes: &[u8]) -> bool {
         // SAFETY: the caller's promise.
         self.data_type == OCTET_STRING && unsafe { self.answer_bytes(bytes, bytes.len()) }
     }
 
-    /// Answers with a number in the room of an `int`. False if another type or size is wanted.
+    /// Answers with an `int`. Returns false if the parameter has another type or size.
     ///
     /// # Safety
-    /// The parameter must be one that somebody gave us to answer.
+    /// The parameter must come from a caller who gave it to be answered.
     pub(crate) unsafe fn answer_int(&mut self, number: c_int) -> bool {
         // SAFETY: the caller's promise.
         self.data_type == INTEGER
@@ -219,11 +220,11 @@ impl Param {
             && unsafe { self.answer_bytes(&number.to_ne_bytes(), size_of::<c_int>()) }
     }
 
-    /// Answers with a text in the room that is given, with NUL if there is room for that. False as for
-    /// [`Param::answer_octets`].
+    /// Answers with a copy of a text, with NUL if there is room for that. Returns false as
+    /// [`Param::answer_octets`] does.
     ///
     /// # Safety
-    /// The parameter must be one that somebody gave us to answer.
+    /// The parameter must come from a caller who gave it to be answered.
     pub(crate) unsafe fn answer_utf8(&mut self, text: &CStr) -> bool {
         let length = text.count_bytes();
         let bytes = match self.data_size > length {
@@ -235,7 +236,7 @@ impl Param {
     }
 
     /// # Safety
-    /// The parameter must be one that somebody gave us to answer.
+    /// The parameter must come from a caller who gave it to be answered.
     unsafe fn answer_bytes(&mut self, bytes: &[u8], length: usize) -> bool {
         self.return_size = length;
         if self.data.is_null() {
@@ -244,7 +245,7 @@ impl Param {
         if self.data_size < bytes.len() {
             return false;
         }
-        // SAFETY: the data has `data_size` bytes; it may overlap nothing of ours.
+        // SAFETY: the data has `data_size` bytes; it overlaps nothing of this provider.
         unsafe {
             let room = self.data.cast::<u8>();
             room.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -252,10 +253,11 @@ impl Param {
         true
     }
 
-    /// Answers with a text that lives as long as the provider. False if another type is wanted.
+    /// Answers with a pointer to a text, which must live as long as the provider. Returns false if
+    /// the parameter has another type.
     ///
     /// # Safety
-    /// The parameter must be one that somebody gave us to answer.
+    /// The parameter must come from a caller who gave it to be answered.
     pub(crate) unsafe fn answer_text(&mut self, text: &CStr) -> bool {
         if self.data_type != UTF8_PTR {
             return false;
@@ -268,10 +270,11 @@ impl Param {
         true
     }
 
-    /// Answers with a number. False if another type or size is wanted, or the number is too large.
+    /// Answers with a number. Returns false if the parameter has another type or size, or the
+    /// number is too large for it.
     ///
     /// # Safety
-    /// The parameter must be one that somebody gave us to answer.
+    /// The parameter must come from a caller who gave it to be answered.
     pub(crate) unsafe fn answer_number(&mut self, number: u64) -> bool {
         if self.data_type != UNSIGNED_INTEGER && self.data_type != INTEGER {
             return false;

@@ -1,5 +1,5 @@
-//! A derivation allocates nothing, neither here nor in OpenSSL: in a process of its own, since OpenSSL
-//! takes other allocation functions only before it has allocated anything.
+//! A derivation allocates nothing, neither here nor in OpenSSL: in a process of its own, since
+//! OpenSSL takes other allocation functions only before it has allocated anything.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,17 +1,19 @@
-//! The groups of TLS. libssl knows of a group from the provider whose key management it would use: with ours preferred,
-//! we have to name the groups of our key types, other curves included.
+//! The groups of TLS. libssl learns of a group from the provider whose key management it would use.
+//! So this provider, when it is preferred, has to name all groups of its key types, other curves
+//! included.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::ffi::{Callback, Param};
+use crate::loaded::LoadedRef;
 use crate::param::find;
-use crate::provider::LoadedRef;
 
-/// Passes the default provider's capabilities to `callback`, as far as they concern our key types. Answers as
-/// OpenSSL does.
+/// Passes the default provider's capabilities for the key types of this provider to `callback`.
+/// Returns OpenSSL's result.
 ///
 /// # Safety
-/// `capability` must be a text that ends with NUL, and `argument` what `callback` expects.
+/// `capability` must be a text that ends with NUL, and `argument` the argument that `callback`
+/// expects.
 pub(crate) unsafe fn get_capabilities(
     loaded: LoadedRef,
     capability: *const c_char,

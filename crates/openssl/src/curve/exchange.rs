@@ -1,25 +1,32 @@
-//! Key exchange: in lanes while the caller is paused, or by the default provider.
+//! Key exchange, by an accelerator or by the default provider.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use slipstream_lanes::{Backend, x25519};
-use slipstream_offload::request::Operand;
+use slipstream_keys::Operand;
 use slipstream_offload::{Kind, Operation};
 
-use super::group::facts;
 use super::key::Key;
-use super::material::{Bytes, Material};
-use super::{Exchange, Family, KeyType, KeyexchTable};
+use super::key_type::{Ec, KeyType, X25519};
+use super::material::Material;
+use crate::default_provider::{ExchangeFunctions, Family};
 use crate::failure::Failure;
-use crate::ffi::{self, Param};
+use crate::ffi::{self, Dispatch, Param, Table};
+use crate::group::{Bytes, facts};
 use crate::job;
+use crate::loaded::{LoadedRef, Provider};
 use crate::object::{self, DefaultObject, Object};
-use crate::provider::{LoadedRef, Provider};
 
-/// The functions for keys of `T`.
-pub(super) const fn functions<T: KeyType>() -> KeyexchTable {
-    // The default provider of OpenSSL 3.0 has no parameters for X25519, and answers otherwise where there are none.
+/// The functions of `OSSL_OP_KEYEXCH` for X25519.
+pub(crate) static X25519_KEYEXCH: FunctionTable = functions::<X25519>();
+/// The functions of `OSSL_OP_KEYEXCH` for the curves of X9.62.
+pub(crate) static ECDH: FunctionTable = functions::<Ec>();
+
+type FunctionTable = Table<Dispatch, { ffi::Keyexch::LENGTH }>;
+
+const fn functions<T: KeyType>() -> FunctionTable {
+    // The default provider of OpenSSL 3.0 has no parameters for X25519, and OpenSSL behaves
+    // differently if these functions are missing.
     let is_ec = matches!(T::FAMILY, Family::Ec);
     ffi::Keyexch {
         newctx: newctx::<T>,
@@ -48,23 +55,24 @@ pub(super) const fn functions<T: KeyType>() -> KeyexchTable {
 struct Context {
     loaded: LoadedRef,
     family: Family,
-    /// A private key whose bytes are known, unless only the default provider has the keys.
+    /// The private key, if its bytes are known and the default provider does not do the exchange.
     own: Option<Arc<Material>>,
-    /// A public key whose bytes are known, of the same group.
+    /// The public key of the peer, if its bytes are known; of the same group.
     peer: Option<Arc<Material>>,
-    /// The default provider's context, which has been given these keys and does all from then on.
+    /// The default provider's context, which has these keys and does everything from then on.
     default: Option<DefaultObject>,
 }
 
 impl Object for Context {}
 
 impl Context {
-    fn functions(&self) -> Option<&Exchange> {
-        self.family.functions(&self.loaded.default)
+    fn functions(&self) -> Option<&ExchangeFunctions> {
+        self.loaded.default.exchange(self.family)
     }
 
-    /// `None` if the default provider has no memory or refuses a key.
-    fn default(&mut self) -> Option<(&Exchange, *mut c_void)> {
+    /// The default provider's functions and context, which do everything from now on. `None` if the
+    /// default provider has no memory or refuses a key.
+    fn default(&mut self) -> Option<(&ExchangeFunctions, *mut c_void)> {
         if self.default.is_none() {
             let functions = &self.functions()?.keyexch;
             // SAFETY: the default provider's own context; the new one is ours.
@@ -94,16 +102,17 @@ impl Context {
         Some((self.functions()?, context))
     }
 
-    /// The bytes of a key, if they are known, or worth reading.
+    /// The bytes of a key. They are read from a key of the default provider only if operations of
+    /// the caller may be offloaded.
     fn bytes<'a>(&self, key: &'a Material) -> Option<&'a Bytes> {
         match key.known() {
             Some(known) => Some(known),
-            None if job::may_pause(self.loaded) => key.bytes(),
+            None if job::participates(self.loaded) => key.bytes(),
             None => None,
         }
     }
 
-    /// The keys, while the default provider does not know them.
+    /// Both keys; `None` if one is missing, or the default provider does the exchange.
     fn keys(&self) -> Option<(&Bytes, &Bytes)> {
         if self.default.is_some() {
             return None;
@@ -111,42 +120,24 @@ impl Context {
         Some((self.own.as_ref()?.bytes()?, self.peer.as_ref()?.bytes()?))
     }
 
-    /// `None` if software has to do it.
-    fn derive_in_lanes(&self) -> Option<Operand> {
+    /// Computes the secret by an accelerator. `None` if software has to compute it.
+    fn derive_offloaded(&self) -> Option<Operand> {
         let (own, peer) = self.keys()?;
-        let operation = || {
-            let private = own.private.clone()?;
-            let peer = peer.public.clone()?;
-            Some(match facts(own.group).curve {
-                None => Operation::X25519 { private, peer },
-                Some(curve) => Operation::Ecdh {
-                    curve,
-                    private,
-                    peer,
-                },
-            })
+        let route = job::admit(self.loaded, Kind::exchange(own.group))
+            .map_err(job::refuse)
+            .ok()?;
+        let private = own.private.clone()?;
+        let peer = peer.public.clone()?;
+        let operation = match facts(own.group).curve {
+            None => Operation::X25519 { private, peer },
+            Some(curve) => Operation::Ecdh {
+                curve,
+                private,
+                peer,
+            },
         };
-        let kind = facts(own.group).curve.map_or(Kind::X25519, Kind::Ecdh);
-        job::compute(self.loaded, self.loaded.backend()?, kind, operation).or_else(|| {
-            // A lone X25519 operation takes IFMA's lanes no longer than software, to which the key would have to be
-            // handed over first.
-            let alone = kind == Kind::X25519 && self.loaded.backend() == Some(Backend::Ifma);
-            alone.then(|| x25519_alone(own, peer)).flatten()
-        })
+        job::compute(self.loaded, route, operation)
     }
-}
-
-/// `None` if the result is zero.
-fn x25519_alone(own: &Bytes, peer: &Bytes) -> Option<Operand> {
-    let mut output = Operand::zeroed(x25519::KEY_BYTES);
-    let mut operation = [x25519::SharedSecret {
-        private: own.private.as_ref()?.as_slice().try_into().ok()?,
-        peer: peer.public.as_ref()?.as_slice().try_into().ok()?,
-        secret: output.as_mut_slice().try_into().ok()?,
-    }];
-    let [is_nonzero, ..] =
-        job::on_batch_stack(|| x25519::shared_secrets(Backend::Ifma, &mut operation))?;
-    is_nonzero.then_some(output)
 }
 
 unsafe extern "C" fn newctx<T: KeyType>(provider: *mut c_void) -> *mut c_void {
@@ -193,7 +184,7 @@ unsafe extern "C" fn init(context: *mut c_void, key: *mut c_void, params: *const
     let Some(key) = key.map(Key::material) else {
         return 0;
     };
-    if key.held.is_some() {
+    if key.held().is_some() {
         context.loaded.errors.raise(Failure::NotComputed);
         return 0;
     }
@@ -250,7 +241,8 @@ unsafe extern "C" fn derive(
     let context = unsafe { Context::borrow_mut(context) };
     if let Some((own, _)) = context.keys() {
         let facts = facts(own.group);
-        // As in the default provider: on a curve, what there is no room for is cut off.
+        // As in the default provider: with ECDH, a secret that is too long for the buffer is cut
+        // off.
         let written = facts.secret_bytes.min(room);
         let is_cut = written < facts.secret_bytes;
         if secret.is_null() {
@@ -260,7 +252,7 @@ unsafe extern "C" fn derive(
         }
         if written > 0
             && (facts.family == Family::Ec || !is_cut)
-            && let Some(output) = context.derive_in_lanes()
+            && let Some(output) = context.derive_offloaded()
         {
             let output = &output.as_slice()[..written];
             // SAFETY: the core's room for the secret, and for an answer.
@@ -271,11 +263,11 @@ unsafe extern "C" fn derive(
             return 1;
         }
     }
-    // The software for what is left, a single exchange: the default provider's.
+    // In software, by the default provider.
     let Some((functions, default)) = context.default() else {
         return 0;
     };
-    // SAFETY: a context of the default provider, and what the core passes.
+    // SAFETY: a context of the default provider, and the core's arguments.
     unsafe { (functions.keyexch.derive)(default, secret, length, room) }
 }
 
@@ -309,14 +301,14 @@ unsafe extern "C" fn get_ctx_params(context: *mut c_void, params: *mut Param) ->
     }
 }
 
-/// Tables of parameters. They list what any context has.
-macro_rules! hand_over_tables {
+/// Tables of parameters, which are the same for every context.
+macro_rules! forward_tables {
     ($($name:ident)*) => {$(
         unsafe extern "C" fn $name(_context: *mut c_void, provider: *mut c_void) -> *const Param {
             // SAFETY: the core passes the context of this provider.
             let loaded = unsafe { Provider::loaded(provider) };
             let table = loaded.and_then(|loaded| {
-                let functions = &Family::Ec.functions(&loaded.default)?.keyexch;
+                let functions = &loaded.default.exchange(Family::Ec)?.keyexch;
                 // SAFETY: the default provider's own context.
                 Some(unsafe { (functions.$name?)(std::ptr::null_mut(), loaded.default.context) })
             });
@@ -325,4 +317,4 @@ macro_rules! hand_over_tables {
     )*};
 }
 
-hand_over_tables! { gettable_ctx_params settable_ctx_params }
+forward_tables! { gettable_ctx_params settable_ctx_params }

@@ -1,44 +1,45 @@
-//! The generation of keys: from a pool, by a device while the caller is paused, or by the default provider.
+//! Generation of keys, by an accelerator or by the default provider.
 
 use std::ffi::{CStr, c_int, c_void};
 
-use slipstream_offload::ahead::{Group, KeyPair};
-use slipstream_offload::request::Operand;
-use slipstream_offload::{Kind, Operation};
+use slipstream_keys::{Group, KeyPair};
+use slipstream_offload::{Kind, Operation, Route};
 
-use super::group::{facts, from_name};
 use super::key::Key;
-use super::material::{Bytes, Material};
-use super::{Family, KeyType};
+use super::key_type::KeyType;
+use super::material::Material;
+use crate::default_provider::Family;
 use crate::ffi::{Callback, Param, SELECT_KEYPAIR};
+use crate::group::{Bytes, facts, from_name};
 use crate::job;
+use crate::loaded::{LoadedRef, Provider};
 use crate::object::{self, DefaultObject, Object};
 use crate::param::Lent;
-use crate::provider::{LoadedRef, Provider};
 
-/// A generation as OpenSSL holds it. It is the default provider's from the beginning, except in a job whose
-/// server takes part and as long as nothing but the group has been set.
+/// A generation as OpenSSL holds it. The default provider does it from the beginning, except in a
+/// job whose operations may be offloaded and while only the group has been set.
 pub(super) struct Generation {
     loaded: LoadedRef,
     family: Family,
     selection: c_int,
-    /// The group of a key that need not be the default provider's, if it is known.
+    /// The group of a key that an accelerator may generate, if it has been set.
     group: Option<Group>,
-    /// The default provider's context, which has been told the group.
+    /// The default provider's context, in which the group has been set.
     default: Option<DefaultObject>,
 }
 
 impl Object for Generation {}
 
 impl Generation {
-    /// The default provider's context, which does all from now on. `None` if it has no memory or refuses.
+    /// The default provider's context, which does everything from now on. `None` if it has no
+    /// memory or refuses. The context is made with `params`.
     ///
     /// # Safety
-    /// `params`, for the making of the context, must be null or an array that ends with a null key.
+    /// `params` must be null or an array that ends with a null key.
     unsafe fn default(&mut self, params: *const Param) -> Option<*mut c_void> {
         if self.default.is_none() {
             let default = &self.loaded.default;
-            let functions = &self.family.functions(default)?.keymgmt;
+            let functions = &default.exchange(self.family)?.keymgmt;
             // SAFETY: the default provider's own context, and the caller's array.
             let context = unsafe {
                 let context = (functions.gen_init)(default.context, self.selection, params);
@@ -58,42 +59,38 @@ impl Generation {
         self.default.as_ref().map(DefaultObject::as_ptr)
     }
 
-    /// The key, if it need not be the default provider's.
+    /// Generates a key by an accelerator; `None` if the default provider has to generate it.
     fn key(&self) -> Option<Key> {
         let group = self.group.filter(|_| self.default.is_none())?;
         let bytes = if self.selection & SELECT_KEYPAIR == 0 {
             Bytes::group(group)
         } else {
-            let pair = job::key_pair(self.loaded, group);
-            Bytes::key_pair(group, pair.or_else(|| self.offloaded(group))?)
+            Bytes::key_pair(group, self.offloaded(group)?)
         };
         Some(Key::new(Material::from_bytes(self.loaded, bytes)))
     }
 
-    /// A key pair that is made while the caller is paused. `None` if software has to do it.
+    /// Gets a precomputed key pair, or one that is generated while the caller is paused. `None` if
+    /// software has to generate it.
     fn offloaded(&self, group: Group) -> Option<KeyPair> {
-        let kind = Kind::KeyPair(group);
-        // Most accelerators make none, and then nothing has been refused.
-        if !job::pauses(self.loaded, kind) {
-            return None;
+        let route = job::admit(self.loaded, Kind::KeyPair(group))
+            .map_err(job::refuse)
+            .ok()?;
+        let output = job::compute(self.loaded, route, Operation::KeyPair(group))?;
+        let pair = KeyPair::from_bytes(group, output.as_slice())?;
+        match route {
+            Route::AtOnce => Some(pair),
+            // Checked, since another process may have generated it.
+            Route::Pause => Bytes::public_key(group, pair.public.as_slice()).map(|_| pair),
         }
-        let operation = || Some(Operation::KeyPair(group));
-        let output = job::compute(self.loaded, self.loaded.backend()?, kind, operation)?;
-        let (private, public) = output
-            .as_slice()
-            .split_at_checked(facts(group).private_bytes)?;
-        Some(KeyPair {
-            private: Operand::new(private),
-            public: Bytes::public_key(group, public)?,
-        })
     }
 
-    /// The group that `params` set, if they set nothing else and it is one of ours.
+    /// The group in `params`, if they set nothing else and accelerators compute with it.
     ///
     /// # Safety
     /// `params` must be null or an array that ends with a null key.
     unsafe fn group_alone(&self, params: *const Param) -> Option<Group> {
-        // SAFETY: the caller's promise: what follows an entry with a key can be read.
+        // SAFETY: the caller's promise: the entry after an entry with a key can be read.
         let param = unsafe {
             let param = params.as_ref().filter(|param| !param.key.is_null())?;
             (*params.add(1)).key.is_null().then_some(param)
@@ -125,7 +122,7 @@ pub(super) unsafe extern "C" fn init<T: KeyType>(
     };
     // SAFETY: an array of parameters can be read up to the entry without a key.
     let empty = unsafe { params.as_ref() }.is_none_or(|first| first.key.is_null());
-    if empty && job::takes_part(loaded) {
+    if empty && job::participates(loaded) {
         if T::FAMILY == Family::X25519 {
             generation.group = Some(Group::X25519);
         }
@@ -148,7 +145,7 @@ pub(super) unsafe extern "C" fn set_params(generation: *mut c_void, params: *con
     }
     // SAFETY: no array.
     let default = unsafe { generation.default(std::ptr::null()) };
-    let functions = generation.family.functions(&generation.loaded.default);
+    let functions = generation.loaded.default.exchange(generation.family);
     let (Some(default), Some(functions)) = (default, functions) else {
         return 0;
     };
@@ -197,7 +194,7 @@ pub(super) unsafe extern "C" fn generate(
     let (loaded, family) = (generation.loaded, generation.family);
     // SAFETY: no array.
     let default = unsafe { generation.default(std::ptr::null()) };
-    let (Some(default), Some(functions)) = (default, family.functions(&loaded.default)) else {
+    let (Some(default), Some(functions)) = (default, loaded.default.exchange(family)) else {
         return std::ptr::null_mut();
     };
     let functions = &functions.keymgmt;
@@ -216,8 +213,8 @@ pub(super) unsafe extern "C" fn settable_params<T: KeyType>(
     // SAFETY: the core passes the context of this provider.
     let loaded = unsafe { Provider::loaded(provider) };
     let table = loaded.and_then(|loaded| {
-        let functions = &T::FAMILY.functions(&loaded.default)?.keymgmt;
-        // SAFETY: the default provider's own context; it lists what any generation has.
+        let functions = &loaded.default.exchange(T::FAMILY)?.keymgmt;
+        // SAFETY: the default provider's own context; the table is the same for every generation.
         Some(unsafe {
             (functions.gen_settable_params)(std::ptr::null_mut(), loaded.default.context)
         })

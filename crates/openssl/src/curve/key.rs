@@ -3,23 +3,23 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
 
-use slipstream_offload::Handle;
-use slipstream_offload::ahead::Group;
+use slipstream_keys::{Group, Reference};
 
-use super::group::facts;
-use super::material::{self, Bytes, Material};
-use super::{Exchange, Family};
-use crate::counts::{KEYS_WITH_LANES, KEYS_WITHOUT_LANES};
+use super::material::Material;
+use crate::counters::{KEYS_FOR_ACCELERATORS, KEYS_LEFT_TO_SOFTWARE};
+use crate::default_provider::{ExchangeFunctions, Family};
 use crate::failure::Failure;
 use crate::ffi::{Param, SELECT_PRIVATE_KEY, SELECT_PUBLIC_KEY};
-use crate::held::{self, Held};
+use crate::group::{Bytes, empty_key, facts};
+use crate::held;
+use crate::loaded::LoadedRef;
 use crate::object::{DefaultObject, Object};
 use crate::param::{entries_mut, find};
-use crate::provider::LoadedRef;
 
-/// What it consists of can be replaced; whoever has begun to use the key goes on with what it consisted of.
+/// A key. Its material can be replaced; an operation that has begun goes on with the earlier
+/// material.
 ///
-/// OpenSSL leaves it to its callers that nobody uses a key while it is changed, with its own keys as with these.
+/// As with OpenSSL's own keys, callers have to ensure that a key is not used while it is changed.
 pub(super) struct Key {
     material: Arc<Material>,
 }
@@ -33,10 +33,10 @@ impl Key {
         }
     }
 
-    /// A key without anything in it. `None` if the default provider has no memory.
+    /// An empty key. `None` if the default provider has no memory.
     pub(super) fn empty(loaded: LoadedRef, family: Family) -> Option<Self> {
-        let functions = family.functions(&loaded.default)?;
-        let key = material::new(&loaded.default, &functions.keymgmt)?;
+        let functions = loaded.default.exchange(family)?;
+        let key = empty_key(&loaded.default, &functions.keymgmt)?;
         Some(Self::from_default(loaded, family, key))
     }
 
@@ -49,17 +49,18 @@ impl Key {
         &self.material
     }
 
-    /// What the default provider's functions take as key; `None` if there is no memory for it.
+    /// The key for the default provider's functions; `None` if there is no memory for it.
     pub(super) fn default_key(&self) -> Option<*mut c_void> {
         Some(self.material.default_key()?.as_ptr())
     }
 
-    /// The default provider's functions, and the key as they take it.
-    pub(super) fn as_default(&self) -> Option<(&Exchange, *mut c_void)> {
+    /// The default provider's functions, and the key for them.
+    pub(super) fn as_default(&self) -> Option<(&ExchangeFunctions, *mut c_void)> {
         Some((self.material.functions()?, self.default_key()?))
     }
 
-    /// Whether everything that is selected is there; `None` if only the default provider can tell.
+    /// Returns true if the key has all parts in `selection`; `None` if only the default provider
+    /// can tell.
     pub(super) fn has(&self, selection: c_int) -> Option<bool> {
         let known = self.material.known()?;
         Some(
@@ -68,28 +69,28 @@ impl Key {
         )
     }
 
-    /// Whether the key is valid; `None` if only the default provider can tell. The public keys that are known here
-    /// have been checked before.
+    /// Returns true if the key is valid; `None` if only the default provider can tell. Public keys
+    /// that are known as bytes have been checked before.
     pub(super) fn is_valid(&self, selection: c_int) -> Option<bool> {
         let public = self.material.known()?.public.is_some();
         (public && selection == SELECT_PUBLIC_KEY).then_some(true)
     }
 
-    /// Imports what `selection` selects. Answers as OpenSSL does.
+    /// Imports the parts in `selection`. Returns OpenSSL's result.
     ///
     /// # Safety
     /// `params` must be null or an array that ends with a null key.
     pub(super) unsafe fn import(&mut self, selection: c_int, params: *const Param) -> c_int {
         let loaded = self.material.loaded;
         // SAFETY: the caller's promise.
-        let handle = match unsafe { held::handle(selection, params) } {
-            Ok(handle) => handle,
+        let reference = match unsafe { held::reference(selection, params) } {
+            Ok(reference) => reference,
             Err(failure) => {
                 loaded.errors.raise(failure);
                 return 0;
             }
         };
-        let selected = match handle {
+        let selected = match &reference {
             Some(_) => held::public_half(selection),
             None => selection,
         };
@@ -97,10 +98,10 @@ impl Key {
             // SAFETY: a key of the default provider; the caller's promise.
             unsafe { (functions.keymgmt.import)(key, selected, params) }
         });
-        match handle {
+        match reference {
             _ if imported != 1 => imported,
-            Some(handle) => {
-                let Some(held) = self.held_by_device(handle) else {
+            Some(reference) => {
+                let Some(held) = self.held_by_device(reference) else {
                     loaded.errors.raise(Failure::NotHeld);
                     return 0;
                 };
@@ -116,7 +117,7 @@ impl Key {
         }
     }
 
-    /// Sets parameters. Answers as OpenSSL does.
+    /// Sets parameters. Returns OpenSSL's result.
     ///
     /// # Safety
     /// As for [`Key::import`].
@@ -128,21 +129,22 @@ impl Key {
         }
         // SAFETY: the caller's promise.
         let is_replaced = unsafe { find(params, c"encoded-pub-key") }.is_some();
-        let held = self.material.held.filter(|_| !is_replaced);
+        let held = self.material.held().filter(|_| !is_replaced).cloned();
         let set = self.change(|functions, key| match functions.keymgmt.set_params {
             // SAFETY: a key of the default provider; the caller's promise.
             Some(set) => unsafe { set(key, params) },
             None => 0,
         });
-        if let Some(Held { handle, .. }) = held
-            && let Some(held) = self.held_by_device(handle)
+        if let Some(reference) = held
+            && let Some(held) = self.held_by_device(reference)
         {
             self.material = Arc::new(held);
         }
         set
     }
 
-    /// Answers parameters from what is known here. False if only the default provider can do that.
+    /// Answers parameters from the bytes. Returns false if only the default provider can answer
+    /// them.
     ///
     /// # Safety
     /// `params` must be null or an array that ends with a null key, and that is ours to answer.
@@ -154,8 +156,8 @@ impl Key {
         unsafe { entries_mut(params).all(|param| answer(known, param)) }
     }
 
-    /// Changes the default provider's key, after which nothing else is known of it.
-    fn change(&mut self, change: impl FnOnce(&Exchange, *mut c_void) -> c_int) -> c_int {
+    /// Changes the default provider's key, and forgets everything else that was known of it.
+    fn change(&mut self, change: impl FnOnce(&ExchangeFunctions, *mut c_void) -> c_int) -> c_int {
         let material = &self.material;
         let (Some(functions), Some(key)) = (material.functions(), material.default_key()) else {
             return 0;
@@ -166,34 +168,34 @@ impl Key {
         result
     }
 
-    /// The default provider's key as the public half of one that a device holds.
-    fn held_by_device(&self, handle: Handle) -> Option<Material> {
+    /// A key that a device holds, with the default provider's key as the public half.
+    fn held_by_device(&self, reference: Reference) -> Option<Material> {
         let Material { loaded, family, .. } = *self.material;
         let key = self.material.default_key()?.clone();
-        Material::from_default(loaded, family, key).held_by_device(handle)
+        Material::from_default(loaded, family, key).held_by_device(reference)
     }
 
-    /// For a private key that will sign many times, once.
+    /// Prepares a private key for accelerators, and counts it.
     fn prepare_to_sign(&self) {
         if self.material.family == Family::Ec {
-            match self.material.signing_key() {
-                Some(_) => KEYS_WITH_LANES.add_one(),
-                None => KEYS_WITHOUT_LANES.add_one(),
+            match self.material.value() {
+                Some(_) => KEYS_FOR_ACCELERATORS.add_one(),
+                None => KEYS_LEFT_TO_SOFTWARE.add_one(),
             }
         }
     }
 
-    /// This key with another public key, if that is all that `params` set and the public key is valid.
+    /// A key with the public key in `params`, if they set nothing else and it is valid.
     ///
     /// # Safety
     /// As for [`Key::import`].
     unsafe fn with_encoded_public_key(&self, params: *const Param) -> Option<Bytes> {
         let known = self.material.known()?;
-        // On a curve a private key would stay, though it no longer fits.
+        // OpenSSL keeps the private key of such a key, although it no longer fits.
         if known.private.is_some() && known.group != Group::X25519 {
             return None;
         }
-        // SAFETY: the caller's promise: what follows an entry with a key can be read.
+        // SAFETY: the caller's promise: the entry after an entry with a key can be read.
         let param = unsafe {
             let param = params.as_ref().filter(|param| !param.key.is_null())?;
             (*params.add(1)).key.is_null().then_some(param)
@@ -210,10 +212,10 @@ impl Key {
     }
 }
 
-/// Answers one parameter. False if only the default provider knows it, or how to refuse it.
+/// Answers one parameter. Returns false if only the default provider can answer or refuse it.
 ///
 /// # Safety
-/// `param` must be one that somebody gave us to answer.
+/// `param` must come from a caller who gave it to be answered.
 unsafe fn answer(known: &Bytes, param: &mut Param) -> bool {
     let facts = facts(known.group);
     // SAFETY: names are texts that end with NUL.

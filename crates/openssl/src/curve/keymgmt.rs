@@ -1,16 +1,26 @@
-//! Key management, as OpenSSL calls it.
+//! Key management of keys on curves, as OpenSSL calls it.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use super::key::Key;
-use super::{Family, KeyType, KeymgmtTable, generation, types};
+use super::key_type::{ECDH_NAME, ECDSA_NAME, Ec, KeyType, X25519};
+use super::{generation, types};
+use crate::default_provider::Family;
 use crate::failure::Failure;
-use crate::ffi::{self, Callback, OP_KEYEXCH, OP_SIGNATURE, Param, SELECT_PRIVATE_KEY};
+use crate::ffi::{
+    self, Callback, Dispatch, OP_KEYEXCH, OP_SIGNATURE, Param, SELECT_PRIVATE_KEY, Table,
+};
+use crate::loaded::{LoadedRef, Provider};
 use crate::object::{self, Object};
-use crate::provider::{LoadedRef, Provider};
 
-/// The functions for keys of `T`.
-pub(super) const fn functions<T: KeyType>() -> KeymgmtTable {
+/// The functions of `OSSL_OP_KEYMGMT` for keys of X25519.
+pub(crate) static X25519_KEYMGMT: FunctionTable = functions::<X25519>();
+/// The functions of `OSSL_OP_KEYMGMT` for keys on the curves of X9.62.
+pub(crate) static EC_KEYMGMT: FunctionTable = functions::<Ec>();
+
+type FunctionTable = Table<Dispatch, { ffi::Keymgmt::LENGTH }>;
+
+const fn functions<T: KeyType>() -> FunctionTable {
     let is_ec = matches!(T::FAMILY, Family::Ec);
     ffi::Keymgmt {
         new: new::<T>,
@@ -63,7 +73,7 @@ unsafe extern "C" fn import(key: *mut c_void, selection: c_int, params: *const P
     if key.is_null() {
         return 0;
     }
-    // SAFETY: one of our keys, which the core is alone with, and the core's array.
+    // SAFETY: one of our keys, which only the core uses now, and the core's array.
     unsafe { Key::borrow_mut(key).import(selection, params) }
 }
 
@@ -71,7 +81,7 @@ unsafe extern "C" fn set_params(key: *mut c_void, params: *const Param) -> c_int
     if key.is_null() {
         return 0;
     }
-    // SAFETY: one of our keys, which the core is alone with, and the core's array.
+    // SAFETY: one of our keys, which only the core uses now, and the core's array.
     unsafe { Key::borrow_mut(key).set_params(params) }
 }
 
@@ -128,7 +138,7 @@ unsafe extern "C" fn matches(key: *const c_void, other: *const c_void, selection
     let (Some(key), Some(other)) = (unsafe { (Key::borrow(key), Key::borrow(other)) }) else {
         return 0;
     };
-    // A private key that a device holds is the one that belongs to its public key.
+    // Held private keys match if their public keys do.
     let selection = key.material().selection(selection);
     let selection = other.material().selection(selection);
     let (Some((functions, key)), Some(other)) = (key.as_default(), other.default_key()) else {
@@ -148,7 +158,7 @@ unsafe extern "C" fn export(
     let Some(key) = (unsafe { Key::borrow(key) }) else {
         return 0;
     };
-    if key.material().held.is_some() && selection & SELECT_PRIVATE_KEY != 0 {
+    if key.material().held().is_some() && selection & SELECT_PRIVATE_KEY != 0 {
         key.material().loaded.errors.raise(Failure::NotExported);
         return 0;
     }
@@ -179,7 +189,7 @@ fn table<T: KeyType>(
 ) -> *const Param {
     // SAFETY: the core passes the context of this provider.
     let found = unsafe { Provider::loaded(provider) }.and_then(|loaded| {
-        let functions = T::FAMILY.functions(&loaded.default)?;
+        let functions = loaded.default.exchange(T::FAMILY)?;
         table(loaded, &functions.keymgmt)
     });
     found.unwrap_or(std::ptr::null())
@@ -187,8 +197,8 @@ fn table<T: KeyType>(
 
 unsafe extern "C" fn query_operation_name(operation: c_int) -> *const c_char {
     match operation {
-        OP_KEYEXCH => super::ECDH_NAME.as_ptr(),
-        OP_SIGNATURE => super::ECDSA_NAME.as_ptr(),
+        OP_KEYEXCH => ECDH_NAME.as_ptr(),
+        OP_SIGNATURE => ECDSA_NAME.as_ptr(),
         _ => std::ptr::null(),
     }
 }

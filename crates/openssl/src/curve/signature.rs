@@ -1,31 +1,31 @@
-//! ECDSA (FIPS 186-5, section 6.4) with a nonce that has been made ahead, in a job whose server takes part. What is
-//! left to do then takes less time than it would take to pause. Where nothing is made ahead, by a device while the caller
-//! is paused; or by the device that holds the key.
+//! ECDSA (FIPS 186-5, section 6.4), in a job whose operations may be offloaded. With a precomputed
+//! nonce, the rest of a signature takes less time than a pause, and is computed at once. Without
+//! one, a device signs while the caller is paused. The device that holds a key always signs with
+//! it.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 
-use slipstream_lanes::ec::{self, SigningKey};
-use slipstream_offload::encoding;
-use slipstream_offload::request::Operand;
+use slipstream_keys::ec::PrivateKey;
+use slipstream_keys::{Key as OffloadKey, Operand, encoding};
 use slipstream_offload::{Kind, Operation};
 
 use super::key::Key;
 use crate::default_provider::DefaultProvider;
 use crate::digest;
 use crate::ffi;
-use crate::held::Held;
-use crate::job::{self, Output};
+use crate::job;
+use crate::loaded::LoadedRef;
 use crate::object::Object;
 use crate::param::Lent;
-use crate::provider::LoadedRef;
-use crate::signature::Algorithm;
+use crate::signature::{Algorithm, FunctionTable, functions};
 
-/// See the module.
-pub(super) struct Ecdsa;
+/// The functions of `OSSL_OP_SIGNATURE` for ECDSA.
+pub(crate) static FUNCTIONS: FunctionTable = functions::<Ecdsa>();
+
+struct Ecdsa;
 
 impl Algorithm for Ecdsa {
-    type PrivateKey = SigningKey;
+    type PrivateKey = PrivateKey;
 
     const RECOVERS: bool = false;
 
@@ -33,20 +33,14 @@ impl Algorithm for Ecdsa {
         default.curves.as_ref().map(|functions| &functions.ecdsa)
     }
 
-    unsafe fn private_key(loaded: LoadedRef, key: *const c_void) -> Option<Arc<SigningKey>> {
-        if !job::takes_part(loaded) {
-            return None;
+    unsafe fn offload_key(loaded: LoadedRef, key: *const c_void) -> Option<OffloadKey<PrivateKey>> {
+        // SAFETY: the caller's promise.
+        let material = unsafe { Key::borrow(key) }?.material();
+        match material.held_key() {
+            Some(held) => Some(held),
+            None if job::participates(loaded) => material.value().cloned().map(OffloadKey::Value),
+            None => None,
         }
-        // SAFETY: the caller's promise.
-        unsafe { Key::borrow(key) }?
-            .material()
-            .signing_key()
-            .cloned()
-    }
-
-    unsafe fn held(key: *const c_void) -> Option<Held> {
-        // SAFETY: the caller's promise.
-        unsafe { Key::borrow(key) }?.material().held
     }
 
     unsafe fn default_key(key: *const c_void) -> Option<*mut c_void> {
@@ -54,36 +48,8 @@ impl Algorithm for Ecdsa {
         unsafe { Key::borrow(key) }?.default_key()
     }
 
-    fn signs_now(loaded: LoadedRef, _key: &SigningKey) -> bool {
-        job::takes_part(loaded)
-    }
-
-    fn count_refusal(_loaded: LoadedRef, _key: &SigningKey) {
-        // Nothing has been refused: only devices compute signatures, in lanes here only their nonces are.
-    }
-
-    unsafe fn sign(
-        loaded: LoadedRef,
-        default: *mut c_void,
-        key: &Arc<SigningKey>,
-        hash: &[u8],
-        signature: &mut [u8],
-    ) -> Option<usize> {
-        let curve = key.curve();
-        // SAFETY: the caller's promise.
-        let usual = unsafe { is_usual(loaded, default, hash) };
-        // The default provider wants room for the longest signature.
-        if !usual || signature.len() < encoding::longest_ecdsa(curve.bytes()) {
-            return None;
-        }
-        let Some(nonce) = job::nonce(loaded, curve) else {
-            let output = offloaded(loaded, key, hash)?;
-            return Some(encoding::ecdsa(output.as_slice(), signature));
-        };
-        let mut numbers = [0; 2 * 48];
-        let numbers = &mut numbers[..2 * curve.bytes()];
-        ec::sign(key, hash, nonce, numbers).ok()?;
-        Some(encoding::ecdsa(numbers, signature))
+    fn kind(key: &OffloadKey<PrivateKey>) -> Kind {
+        Kind::Ecdsa(key.parameters())
     }
 
     unsafe fn input(
@@ -97,6 +63,10 @@ impl Algorithm for Ecdsa {
         usual.then(|| input(hash))
     }
 
+    fn operation(key: OffloadKey<PrivateKey>, input: Operand) -> Operation {
+        Operation::Ecdsa { key, digest: input }
+    }
+
     fn longest(kind: Kind) -> usize {
         encoding::longest_ecdsa(kind.output_bytes() / 2)
     }
@@ -106,29 +76,13 @@ impl Algorithm for Ecdsa {
     }
 }
 
-/// r and s of a signature that is made while the caller is paused. `None` if software has to do it.
-fn offloaded(loaded: LoadedRef, key: &Arc<SigningKey>, hash: &[u8]) -> Option<Output> {
-    let kind = Kind::Ecdsa(key.curve());
-    // Most accelerators make none, and then nothing has been refused.
-    if !job::pauses(loaded, kind) {
-        return None;
-    }
-    let operation = || {
-        Some(Operation::Ecdsa {
-            key: key.clone(),
-            digest: input(hash),
-        })
-    };
-    let output = job::compute(loaded, loaded.backend()?, kind, operation)?;
-    (output.as_slice().len() == kind.output_bytes()).then_some(output)
-}
-
-/// `hash` as an operand. Of longer input the rest is not looked at: no order is longer than a digest.
+/// `hash` as an operand. A longer input is cut off, since no order is longer than the longest
+/// digest.
 fn input(hash: &[u8]) -> Operand {
     Operand::new(&hash[..hash.len().min(digest::LONGEST)])
 }
 
-/// Whether the default provider would sign `hash` with a random nonce.
+/// Returns true if the default provider would sign `hash` with a random nonce.
 ///
 /// # Safety
 /// `context` must be an initialised signature context of the default provider.

@@ -1,9 +1,10 @@
-//! What can be imported and exported, by what is selected. These functions get no context, hence cannot be handed
-//! over to the default provider.
+//! Parameters that can be imported and exported, for each selection. OpenSSL asks for them without
+//! a context, so the default provider cannot be asked.
 
 use std::ffi::{CStr, c_int, c_uint};
 
-use super::{Family, KeyType};
+use super::key_type::KeyType;
+use crate::default_provider::Family;
 use crate::ffi::{
     INTEGER, OCTET_STRING, Param, SELECT_DOMAIN_PARAMETERS, SELECT_KEYPAIR,
     SELECT_OTHER_PARAMETERS, SELECT_PRIVATE_KEY, SELECT_PUBLIC_KEY, Table, UNSIGNED_INTEGER,
@@ -17,7 +18,7 @@ pub(super) unsafe extern "C" fn imported<T: KeyType>(selection: c_int) -> *const
     types::<T>(selection).map_or(std::ptr::null(), <[Param]>::as_ptr)
 }
 
-/// The parameters that can be exported: not the handle of a device's key, which stands first.
+/// The parameters that can be exported: all but the handle of a held key, which stands first.
 pub(super) unsafe extern "C" fn exported<T: KeyType>(selection: c_int) -> *const Param {
     let has_handle = T::FAMILY == Family::Ec && selection & SELECT_PRIVATE_KEY != 0;
     types::<T>(selection).map_or(std::ptr::null(), |types| {
@@ -41,7 +42,7 @@ static X25519: Table<Param, 3> = Table([
     Param::END,
 ]);
 
-/// The parts of a key, in the order of the bits of [`index`].
+/// The parts of a key, in the order of the bits of an [`index`].
 const PARTS: [c_int; 4] = [
     SELECT_PRIVATE_KEY,
     SELECT_PUBLIC_KEY,
@@ -49,7 +50,7 @@ const PARTS: [c_int; 4] = [
     SELECT_OTHER_PARAMETERS,
 ];
 
-/// Parameters of keys on curves, each with the place of its part in [`PARTS`].
+/// Parameters of keys on curves, each with the index of its part in [`PARTS`].
 const EC_PARAMETERS: [(usize, &CStr, c_uint); 17] = [
     (0, held::PARAMETER, UNSIGNED_INTEGER),
     (0, c"priv", UNSIGNED_INTEGER),
@@ -70,7 +71,7 @@ const EC_PARAMETERS: [(usize, &CStr, c_uint); 17] = [
     (3, c"include-public", INTEGER),
 ];
 
-/// One table for each selection, each with room for all and the end.
+/// One table for each selection. Each has room for all parameters and the end.
 static EC: [Table<Param, { EC_PARAMETERS.len() + 1 }>; 1 << PARTS.len()] = {
     let mut tables =
         [const { Table([const { Param::END }; EC_PARAMETERS.len() + 1]) }; 1 << PARTS.len()];

@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, c_void};
 
-use slipstream_lanes::ec::Curve;
-use slipstream_lanes::rsa::Size;
+use slipstream_keys::ec::Curve;
+use slipstream_keys::rsa::Size;
 use slipstream_offload::Kind;
 use zeroize::Zeroizing;
 
@@ -11,7 +11,7 @@ use crate::ffi::{SELECT_DOMAIN_PARAMETERS, SELECT_KEYPAIR, SELECT_OTHER_PARAMETE
 use crate::libcrypto::{EvpPkey, Libcrypto};
 use crate::param::Lent;
 
-/// An `EVP_PKEY` of somebody else's.
+/// An `EVP_PKEY` that the caller owns.
 pub(super) struct Original<'a> {
     libcrypto: &'a Libcrypto,
     key: *const EvpPkey,
@@ -19,17 +19,17 @@ pub(super) struct Original<'a> {
 
 impl<'a> Original<'a> {
     /// # Safety
-    /// `key` must be a key of this libcrypto, and stay as long as this.
+    /// `key` must be a key of this libcrypto, and outlive the result.
     pub(super) unsafe fn new(libcrypto: &'a Libcrypto, key: *const EvpPkey) -> Self {
         Self { libcrypto, key }
     }
 
-    /// What a device computes with it; `None` if it does not hold such keys.
+    /// The kind of operation that a device computes with it; `None` if devices do not hold such
+    /// keys.
     pub(super) fn kind(&self) -> Option<Kind> {
         if self.is_a(c"RSA") {
             let modulus = self.number(c"n", LONGEST)?;
-            let bits = 8 * modulus.len() - modulus.first()?.leading_zeros() as usize;
-            return Size::from_bits(bits).map(Kind::Rsa);
+            return Size::of_modulus(&modulus).map(Kind::Rsa);
         }
         if self.is_a(c"EC") {
             let mut name = [0; 64];
@@ -39,7 +39,8 @@ impl<'a> Original<'a> {
         None
     }
 
-    /// A number of at most `longest` bytes, big-endian and without leading zeros; `None` if the key does not have it.
+    /// A number of at most `longest` bytes, big-endian and without leading zeros; `None` if the key
+    /// does not have it.
     pub(super) fn number(&self, name: &'static CStr, longest: usize) -> Option<Zeroizing<Vec<u8>>> {
         let mut number = Zeroizing::new(vec![0; longest]);
         let length = self.read(Lent::big_number(name, &mut number))?;
@@ -54,7 +55,7 @@ impl<'a> Original<'a> {
         Some(number)
     }
 
-    /// At most `longest` bytes; `None` if the key does not have them.
+    /// An octet string of at most `longest` bytes; `None` if the key does not have it.
     pub(super) fn octets(&self, name: &'static CStr, longest: usize) -> Option<Vec<u8>> {
         let mut octets = vec![0; longest];
         let length = self.read(Lent::octets(name, &mut octets))?;
@@ -62,12 +63,14 @@ impl<'a> Original<'a> {
         Some(octets)
     }
 
-    /// A new key of this provider in the default library context, made of `params`. `None` if OpenSSL refuses.
+    /// Makes a key of this provider from `params`, in the default library context. `None` if
+    /// OpenSSL refuses.
     pub(super) fn make(&self, name: &CStr, params: &mut [Lent<'_>]) -> Option<*mut c_void> {
         let libcrypto = self.libcrypto;
         let selection = SELECT_KEYPAIR | SELECT_DOMAIN_PARAMETERS | SELECT_OTHER_PARAMETERS;
         let mut key = std::ptr::null_mut();
-        // SAFETY: the default library context, texts that end with NUL, and an array that ends with a null key.
+        // SAFETY: the default library context, texts that end with NUL, and an array that ends with
+        // a null key.
         unsafe {
             let context = (libcrypto.pkey_ctx_new_from_name)(
                 std::ptr::null_mut(),
@@ -91,7 +94,8 @@ impl<'a> Original<'a> {
         unsafe { (self.libcrypto.pkey_is_a)(self.key, name.as_ptr()) == 1 }
     }
 
-    /// Reads one parameter, and answers its length in bytes; `None`, and no error, if the key does not have it.
+    /// Reads one parameter, and returns its length in bytes. `None`, without an error on the queue,
+    /// if the key does not have it.
     fn read(&self, param: Lent<'_>) -> Option<usize> {
         let libcrypto = self.libcrypto;
         let mut params = [param, Lent::END];
@@ -110,7 +114,7 @@ impl<'a> Original<'a> {
     }
 }
 
-/// Bytes of the longest number.
+/// The length of the longest number in bytes.
 pub(super) const LONGEST: usize = 512;
 
 fn curve(group: &[u8]) -> Option<Curve> {

@@ -1,20 +1,20 @@
-//! The private key of an `EVP_PKEY`, on its way to a device.
+//! The private key of an `EVP_PKEY`, to be sent to a device.
 
 use std::ffi::c_void;
 
-use slipstream_lanes::ec::Curve;
-use slipstream_lanes::rsa::{Components, Size};
+use slipstream_keys::KeyParts;
+use slipstream_keys::ec::Curve;
+use slipstream_keys::rsa::{Components, Size};
 use slipstream_offload::Kind;
-use slipstream_offload::device::message;
 use zeroize::Zeroizing;
 
 use super::original::{LONGEST, Original};
-use crate::provider;
+use crate::loaded;
 
 /// The numbers of a private key, wiped when dropped.
 pub struct PrivateParts(Parts);
 
-/// Big-endian, without leading zeros unless a length is named.
+/// The numbers, big-endian and without leading zeros unless a length is given.
 enum Parts {
     Rsa {
         modulus: Number,
@@ -28,20 +28,22 @@ enum Parts {
     },
     Ec {
         curve: Curve,
-        /// As long as the order.
+        /// Padded to the length of the order.
         private: Number,
     },
 }
 
 type Number = Zeroizing<Vec<u8>>;
 
-/// The private key of `key`, an `EVP_PKEY`. `None` if it has none of a kind that a device holds: RSA with two primes and
-/// 2048, 3072 or 4096 bits, P-256 and P-384; or if the provider is not loaded.
+/// Reads the private key of `key`, an `EVP_PKEY`. `None` if the provider is not loaded, or `key`
+/// has no private key that a device can hold: RSA with two primes and 2048, 3072 or 4096 bits,
+/// P-256, P-384.
 ///
 /// # Safety
 /// As for [`key_with_handle`](super::key_with_handle).
+#[must_use]
 pub unsafe fn private_parts(key: *mut c_void) -> Option<PrivateParts> {
-    let loaded = provider::last_loaded()?;
+    let loaded = loaded::last_loaded()?;
     // SAFETY: the caller's promise.
     let original = unsafe { Original::new(&loaded.default.libcrypto, key.cast()) };
     match original.kind()? {
@@ -53,8 +55,9 @@ pub unsafe fn private_parts(key: *mut c_void) -> Option<PrivateParts> {
 }
 
 impl PrivateParts {
-    /// For [`ToEngine::Register`](message::ToEngine::Register).
-    pub fn as_message(&self) -> message::Key<'_> {
+    /// The numbers that an accelerator needs.
+    #[must_use]
+    pub fn parts(&self) -> KeyParts<'_> {
         match &self.0 {
             Parts::Rsa {
                 modulus,
@@ -65,7 +68,7 @@ impl PrivateParts {
                 exponent2,
                 coefficient,
                 ..
-            } => message::Key::Rsa(Components {
+            } => KeyParts::Rsa(Components {
                 modulus,
                 public_exponent,
                 prime1,
@@ -74,15 +77,15 @@ impl PrivateParts {
                 exponent2,
                 coefficient,
             }),
-            Parts::Ec { curve, private } => message::Key::Ec {
+            Parts::Ec { curve, private } => KeyParts::Ec {
                 curve: *curve,
                 private,
             },
         }
     }
 
-    /// The secrets, by which remains of the key can be found in memory: p, q, d, dP, dQ and qInv of an RSA key, the
-    /// scalar of a key on a curve. Big-endian, without leading zeros.
+    /// The secret numbers: p, q, d, dP, dQ and qInv of an RSA key, the scalar of a key on a curve.
+    /// Big-endian, without leading zeros. They serve to find copies of the key in memory.
     pub fn secrets(&self) -> impl Iterator<Item = &[u8]> {
         let secrets: Vec<&[u8]> = match &self.0 {
             Parts::Rsa {

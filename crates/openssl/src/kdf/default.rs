@@ -1,30 +1,12 @@
-//! The default provider's key derivation functions, for all that is not computed here.
+//! The default provider's key derivation functions, for derivations that are not computed here.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
+use super::function::Function;
+use super::settings::Settings;
 use crate::ffi::{self, Param};
-use crate::kdf::Function;
-use crate::kdf::derivation::AllKnown;
-use crate::kdf::settings::Settings;
-use crate::provider::LoadedRef;
-
-/// What the key derivations of one loaded provider share.
-pub(crate) struct Kdfs {
-    functions: [ffi::Kdf; Function::ALL.len()],
-    pub(super) known: AllKnown,
-}
-
-impl Kdfs {
-    /// With the functions that `find` finds by their names; `None` if one is missing.
-    pub(crate) fn new(find: impl Fn(&CStr) -> Option<ffi::Kdf>) -> Option<Self> {
-        let [tls13, hkdf, tls1_prf] = Function::ALL.map(|function| find(function.name()));
-        Some(Self {
-            functions: [tls13?, hkdf?, tls1_prf?],
-            known: AllKnown::new(),
-        })
-    }
-}
+use crate::loaded::LoadedRef;
 
 /// One key derivation function, as its contexts hold it.
 #[derive(Clone, Copy)]
@@ -34,7 +16,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// `None` if it is not offered.
+    /// `None` if the function is not offered.
     pub(super) fn new(loaded: LoadedRef, function: Function) -> Option<Self> {
         loaded
             .default
@@ -43,23 +25,20 @@ impl Shared {
             .then_some(Self { loaded, function })
     }
 
-    pub(super) fn known(&self) -> &AllKnown {
-        &self.kdfs().known
-    }
-
     /// The default provider's functions.
     pub(super) fn functions(&self) -> &ffi::Kdf {
-        &self.kdfs().functions[self.function as usize]
+        let functions = self.loaded.default.kdfs.as_ref();
+        let functions = functions.expect("checked when this was made, and never changed");
+        match self.function {
+            Function::Tls13 => &functions.tls13,
+            Function::Hkdf => &functions.hkdf,
+            Function::Tls1Prf => &functions.tls1_prf,
+        }
     }
 
-    /// What they want as provider context.
+    /// The provider context that they take.
     pub(super) fn provider(&self) -> *mut c_void {
         self.loaded.default.context
-    }
-
-    fn kdfs(&self) -> &Kdfs {
-        let kdfs = self.loaded.default.kdfs.as_ref();
-        kdfs.expect("checked when this was made, and never changed")
     }
 }
 
@@ -70,7 +49,8 @@ pub(super) struct DefaultContext {
 }
 
 impl DefaultContext {
-    /// One that has been set to the same. `None` if it has no memory or refuses.
+    /// A new context with the parameters in `settings`. `None` if the default provider has no
+    /// memory or refuses them.
     pub(super) fn new(shared: Shared, settings: &Settings) -> Option<Self> {
         let functions = shared.functions();
         // SAFETY: the default provider's own context.
@@ -83,10 +63,10 @@ impl DefaultContext {
         set.is_none_or(|set| set == 1).then_some(new)
     }
 
-    /// `None` if it has no memory, or cannot: OpenSSL 3.0.
+    /// A copy. `None` without memory, and in OpenSSL 3.0, which cannot copy.
     pub(super) fn duplicate(&self) -> Option<Self> {
         let duplicate = self.shared.functions().dupctx?;
-        // SAFETY: a context of this provider.
+        // SAFETY: a context of the default provider.
         let context = NonNull::new(unsafe { duplicate(self.context.as_ptr()) })?;
         Some(Self {
             shared: self.shared,
@@ -95,7 +75,7 @@ impl DefaultContext {
     }
 
     /// # Safety
-    /// `output` and `length`, and `params`, must be what the core passes.
+    /// `output` and `length`, and `params`, must be the arguments that the core passes.
     pub(super) unsafe fn derive(
         &mut self,
         output: *mut u8,
@@ -103,28 +83,28 @@ impl DefaultContext {
         params: *const Param,
     ) -> c_int {
         let context = self.context.as_ptr();
-        // SAFETY: a context of this provider; the caller's promise.
+        // SAFETY: a context of the default provider; the caller's promise.
         unsafe { (self.shared.functions().derive)(context, output, length, params) }
     }
 
     /// # Safety
-    /// `params` must be what the core passes.
+    /// `params` must be the arguments that the core passes.
     pub(super) unsafe fn set_params(&mut self, params: *const Param) -> c_int {
-        // SAFETY: a context of this provider; the caller's promise.
+        // SAFETY: a context of the default provider; the caller's promise.
         unsafe { (self.shared.functions().set_ctx_params)(self.context.as_ptr(), params) }
     }
 
     /// # Safety
-    /// `params` must be what the core passes.
+    /// `params` must be the arguments that the core passes.
     pub(super) unsafe fn get_params(&mut self, params: *mut Param) -> c_int {
-        // SAFETY: a context of this provider; the caller's promise.
+        // SAFETY: a context of the default provider; the caller's promise.
         unsafe { (self.shared.functions().get_ctx_params)(self.context.as_ptr(), params) }
     }
 }
 
 impl Drop for DefaultContext {
     fn drop(&mut self) {
-        // SAFETY: a context of this provider that is ours alone.
+        // SAFETY: a context of the default provider with one owner.
         unsafe { (self.shared.functions().freectx)(self.context.as_ptr()) };
     }
 }

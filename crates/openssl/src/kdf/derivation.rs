@@ -1,9 +1,10 @@
 //! HKDF (RFC 5869), TLS 1.3's derivations (RFC 8446, section 7.1) and TLS 1.2's pseudorandom
-//! function (RFC 5246, section 5), over what a context has been set to.
+//! function (RFC 5246, section 5), with the parameters of a context.
 //!
 //! An HMAC takes two compressions for its key and two or more for its message. The states after the
-//! key are kept while they are of use: within one derivation, and for good where the key is no secret
-//! (see [`Known`]).
+//! key are kept: for one derivation, or for good if the key is not secret (see [`Known`]).
+
+use std::sync::LazyLock;
 
 use hmac::digest::Output;
 use hmac::{Hmac, KeyInit, Mac};
@@ -11,35 +12,43 @@ use sha2::{Digest, Sha256, Sha384, Sha512};
 use subtle::ConstantTimeEq;
 use zeroize::zeroize_stack;
 
-use crate::kdf::Function;
-use crate::kdf::default::Shared;
-use crate::kdf::settings::{Hash, Input, Mode, Settings};
+use super::function::Function;
+use super::settings::{Hash, Input, Mode, Settings};
 
-/// Stack that a derivation may leave secrets in: keys, states and message schedules. Bytes. It takes up to 4,500. More must
-/// not be touched: a job of OpenSSL has 32 KiB without a guard, of which a handshake may have taken half.
+/// The bytes of stack that are wiped after a derivation, which leaves keys, states and message
+/// schedules there. A derivation takes up to 4,500. Much more must not be touched: a job of OpenSSL
+/// has 32 KiB without a guard page, of which a handshake may have taken half.
 const STACK: usize = 8 * 1024;
 
-/// RFC 8446, section 7.1.
+/// The prefix of labels (RFC 8446, section 7.1).
 const PREFIX: &[u8] = b"tls13 ";
 const DERIVED: &[u8] = b"derived";
 
-/// Fills `output`. False, with nothing written, if the default provider has to answer: something is
-/// missing, or too long.
-pub(super) fn derive(shared: &Shared, settings: &Settings, output: &mut [u8]) -> bool {
-    let derived = derive_unwiped(shared.function, settings, shared.known(), output);
+/// Fills `output`. Returns false, with nothing written, if the default provider has to derive: a
+/// parameter is missing, or too long.
+pub(super) fn derive(function: Function, settings: &Settings, output: &mut [u8]) -> bool {
+    let derived = derive_unwiped(function, settings, &KNOWN, output);
     zeroize_stack::<STACK>();
     derived.is_some()
 }
 
-/// What depends on no secret, for each hash function.
-pub(crate) struct AllKnown {
+/// Computes the values that depend on no secret. To be called when a provider is loaded, since the
+/// first derivation may have a small stack.
+pub(crate) fn prepare() {
+    LazyLock::force(&KNOWN);
+}
+
+static KNOWN: LazyLock<AllKnown> = LazyLock::new(AllKnown::new);
+
+/// The values that depend on no secret, for each hash function.
+struct AllKnown {
     sha256: Known<Hmac<Sha256>>,
     sha384: Known<Hmac<Sha384>>,
     sha512: Known<Hmac<Sha512>>,
 }
 
 impl AllKnown {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             sha256: Known::new(Sha256::digest([])),
             sha384: Known::new(Sha384::digest([])),
@@ -48,7 +57,7 @@ impl AllKnown {
     }
 }
 
-/// What depends on no secret: without a pre-shared key, the first half of TLS 1.3's schedule.
+/// Values that depend on no secret: the first half of TLS 1.3's schedule without a pre-shared key.
 struct Known<M: Prf> {
     hash_of_nothing: Output<M>,
     /// HMAC with the key that stands for a missing salt.
@@ -98,7 +107,7 @@ fn derive_unwiped(
     }
 }
 
-/// In a frame of its own, so that all of it lies where the stack is wiped.
+/// Not inlined, so that its frame lies in the part of the stack that is wiped.
 #[inline(never)]
 fn derive_with<M: Prf>(
     function: Function,
@@ -141,7 +150,7 @@ fn derive_with<M: Prf>(
     }
 }
 
-/// RFC 5869, section 2.2.
+/// HKDF-Extract (RFC 5869, section 2.2).
 fn extract<M: Prf>(known: &Known<M>, salt: Option<&[u8]>, key: &[u8]) -> Output<M> {
     let mac = match salt {
         Some(salt) => keyed(salt),
@@ -150,8 +159,9 @@ fn extract<M: Prf>(known: &Known<M>, salt: Option<&[u8]>, key: &[u8]) -> Output<
     hmac(mac, &[key])
 }
 
-/// One row of RFC 8446, section 7.1: the secret before, which is the salt, derives the salt for the
-/// next. Without a key, zeros of the hash's length are extracted from.
+/// One step of the key schedule (RFC 8446, section 7.1). The salt is the secret of the step before,
+/// from which the salt for HKDF-Extract is derived. Without a key, the key is zeros of the hash's
+/// length.
 fn tls13_extract<M: Prf>(known: &Known<M>, settings: &Settings) -> Option<Output<M>> {
     let zeros = Output::<M>::default();
     let key = settings.get(Input::Key);
@@ -170,7 +180,7 @@ fn tls13_extract<M: Prf>(known: &Known<M>, settings: &Settings) -> Option<Output
         label: settings.get(Input::Label)?,
         data: &known.hash_of_nothing,
     };
-    // It says whether there is a pre-shared key, which the handshake says in clear.
+    // A branch on a secret: it shows if there is a pre-shared key, which the handshake shows, too.
     let early = bool::from(before.ct_eq(&known.early_secret));
     let mac = if early && label.prefix == PREFIX && label.label == DERIVED {
         known.derived_from_early_secret.clone()
@@ -200,7 +210,7 @@ impl Label<'_> {
     }
 }
 
-/// RFC 5869, section 2.3.
+/// HKDF-Expand (RFC 5869, section 2.3).
 fn expand<M: Prf>(key: &M, info: &[&[u8]], output: &mut [u8]) -> Option<()> {
     let length = M::output_size();
     if output.is_empty() || output.len() > 255 * length {
@@ -221,7 +231,7 @@ fn expand<M: Prf>(key: &M, info: &[&[u8]], output: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// RFC 5246, section 5: `P_hash`.
+/// `P_hash` (RFC 5246, section 5).
 fn tls1_prf<M: Prf>(key: &M, seed: &[u8], output: &mut [u8]) -> Option<()> {
     if output.is_empty() {
         return None;
@@ -247,7 +257,7 @@ fn hmac<M: Prf>(mut mac: M, parts: &[&[u8]]) -> Output<M> {
     mac.finalize().into_bytes()
 }
 
-/// `None` if the lengths differ.
+/// Copies `secret`; `None` if the lengths differ.
 fn copy(secret: &[u8], output: &mut [u8]) -> Option<()> {
     (secret.len() == output.len()).then(|| output.copy_from_slice(secret))
 }

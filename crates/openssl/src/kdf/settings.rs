@@ -1,17 +1,17 @@
-//! What callers have set in a context: a copy of the parameters, in one buffer that is wiped.
+//! The parameters that have been set in a context, copied to one buffer that is wiped.
 
 use std::ffi::{CStr, c_int};
 
 use zeroize::optimization_barrier;
 
+use super::function::Function;
 use crate::digest::Digest;
 use crate::ffi::{INTEGER, OCTET_STRING, Param, UTF8_STRING};
-use crate::kdf::Function;
 
-/// Bytes that the inputs of one context may have together: any of TLS with room to spare.
+/// The room for all inputs of one context in bytes. It is more than TLS needs.
 const CAPACITY: usize = 512;
 
-/// How many seeds one call may bring: as many as OpenSSL 4.0 takes. TLS has three or five.
+/// The most seeds that one call may set, as in OpenSSL 4.0. TLS sets three or five.
 const SEEDS: usize = 6;
 
 /// The hash functions with which keys are derived here.
@@ -40,7 +40,7 @@ impl Hash {
         }
     }
 
-    /// Bytes of a hash.
+    /// The length of a hash in bytes.
     pub(super) fn length(self) -> usize {
         match self {
             Self::Sha256 => 32,
@@ -68,7 +68,7 @@ pub(super) enum Input {
     Prefix,
     Label,
     Data,
-    /// The seeds of TLS 1.2's function, one after the other.
+    /// The concatenated seeds of TLS 1.2's function.
     Seed,
 }
 
@@ -83,7 +83,7 @@ impl Input {
         Self::Seed,
     ];
 
-    /// What `function` calls it (`OSSL_KDF_PARAM_*`).
+    /// The name of the parameter of `function` (`OSSL_KDF_PARAM_*`).
     fn name(self, function: Function) -> &'static CStr {
         match self {
             Self::Key if function == Function::Tls1Prf => c"secret",
@@ -112,11 +112,11 @@ impl Input {
     }
 }
 
-/// What has been set so far.
+/// The parameters that have been set so far.
 pub(super) struct Settings {
     hash: Option<Hash>,
     mode: Option<Mode>,
-    /// Where each input begins and ends in `bytes`.
+    /// The begin and the end of each input in `bytes`.
     inputs: [Option<(u16, u16)>; Input::ALL.len()],
     used: usize,
     bytes: [u8; CAPACITY],
@@ -137,7 +137,7 @@ impl Settings {
         self.hash
     }
 
-    /// As OpenSSL has it if nobody says: to extract and expand.
+    /// The mode; OpenSSL's default is to extract and expand.
     pub(super) fn mode(&self) -> Mode {
         self.mode.unwrap_or(Mode::ExtractAndExpand)
     }
@@ -147,9 +147,9 @@ impl Settings {
         Some(&self.bytes[usize::from(start)..usize::from(end)])
     }
 
-    /// Takes `params` over. False, with nothing changed, if the default provider has to look at
-    /// them: it refuses them, or they ask for what is not done here, or versions of OpenSSL
-    /// disagree about them.
+    /// Takes over `params`. Returns false, with nothing changed, if the default provider has to
+    /// take them: it refuses them, this provider does not have what they ask for, or versions of
+    /// OpenSSL differ in them.
     ///
     /// # Safety
     /// `params` must be an array that ends with a null key and is not written meanwhile.
@@ -183,7 +183,7 @@ impl Settings {
         self.used = 0;
     }
 
-    /// Becomes the same as `other`.
+    /// Becomes a copy of `other`.
     pub(super) fn copy_from(&mut self, other: &Self) {
         self.clear();
         self.hash = other.hash;
@@ -193,7 +193,7 @@ impl Settings {
         self.bytes[..self.used].copy_from_slice(&other.bytes[..self.used]);
     }
 
-    /// Gives `read` the parameters that set all this at once, if there are any.
+    /// Calls `read` with an array of all parameters that have been set, if there are any.
     pub(super) fn as_params<T>(
         &self,
         function: Function,
@@ -243,7 +243,7 @@ impl Settings {
         self.hash.is_none() && self.mode.is_none() && self.inputs == [None; Input::ALL.len()]
     }
 
-    /// Becomes `earlier` with `change`. `None` if that is for the default provider.
+    /// Becomes `earlier` with `change`. `None` if the default provider has to take the change.
     fn fill(&mut self, function: Function, earlier: Option<&Self>, change: &Change) -> Option<()> {
         let before = |input| earlier.and_then(|earlier| earlier.get(input));
         self.hash = change.hash.or(earlier.and_then(|earlier| earlier.hash));
@@ -252,7 +252,7 @@ impl Settings {
             if self.mode() == Mode::ExtractAndExpand {
                 return None;
             }
-            // OpenSSL 3.0 forgets the data then, OpenSSL 4.0 keeps it.
+            // OpenSSL 3.0 drops the data then, OpenSSL 4.0 keeps it.
             if change.get(Input::Data).is_none() && before(Input::Data).is_some() {
                 return None;
             }
@@ -268,7 +268,7 @@ impl Settings {
         Some(())
     }
 
-    /// Appends `parts` to `input`, which is the last one that was put, or begins it.
+    /// Appends `parts` to `input`, which must be new or the input that was put last.
     fn put(&mut self, input: Input, parts: &[&[u8]]) -> Option<()> {
         let start = match self.inputs[input as usize] {
             Some((start, _)) => usize::from(start),
@@ -291,7 +291,7 @@ impl Drop for Settings {
     }
 }
 
-/// What one call sets; the bytes are the caller's.
+/// The parameters that one call sets. The bytes belong to the caller.
 #[derive(Default)]
 struct Change<'a> {
     hash: Option<Hash>,
@@ -302,7 +302,7 @@ struct Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    /// `None` if the default provider has to look at `params`.
+    /// Reads `params`. `None` if the default provider has to take them.
     ///
     /// # Safety
     /// As for [`Settings::set`], for as long as the result is used.
@@ -337,7 +337,7 @@ impl<'a> Change<'a> {
                 },
             }
         };
-        // Which of two counts is a matter of the version.
+        // If a parameter is set twice, it depends on the version of OpenSSL which one counts.
         new.then_some(())
     }
 
@@ -364,17 +364,17 @@ unsafe fn entries<'a>(params: *const Param) -> impl Iterator<Item = &'a Param> {
 }
 
 /// # Safety
-/// The parameter must be one that somebody gave us to read.
+/// The parameter must come from a caller who gave it to be read.
 unsafe fn hash(param: &Param) -> Option<Hash> {
     if param.data_type != UTF8_STRING || param.data.is_null() {
         return None;
     }
-    // SAFETY: texts end with NUL, whatever their size says: OpenSSL itself relies on that.
+    // SAFETY: texts end with NUL; their size does not matter. OpenSSL itself relies on that.
     Hash::from_name(unsafe { CStr::from_ptr(param.data.cast()) }.to_bytes())
 }
 
 /// # Safety
-/// The parameter must be one that somebody gave us to read.
+/// The parameter must come from a caller who gave it to be read.
 unsafe fn mode(param: &Param) -> Option<Mode> {
     if param.data_type != INTEGER || param.data_size != size_of::<c_int>() || param.data.is_null() {
         return None;
@@ -389,7 +389,7 @@ unsafe fn mode(param: &Param) -> Option<Mode> {
 }
 
 /// # Safety
-/// The parameter must be one that somebody gave us to read, for as long as the result is used.
+/// The parameter must come from a caller who gave it to be read, for as long as the result is used.
 unsafe fn octets(input: Input, param: &Param) -> Option<&[u8]> {
     if param.data_type != OCTET_STRING {
         return None;

@@ -1,11 +1,12 @@
 //! Encryption and decryption: the default provider's, except that the decryption of TLS 1.2's RSA
-//! key exchange is computed in lanes where it can be paused, or by the device that holds the key.
+//! key exchange is offloaded if the caller can be paused, and always goes to the device that holds
+//! the key.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use slipstream_lanes::rsa::PrivateKey;
-use slipstream_offload::request::Operand;
+use slipstream_keys::rsa::PrivateKey;
+use slipstream_keys::{Key as OffloadKey, Operand};
 use slipstream_offload::{Kind, Operation};
 use zeroize::Zeroizing;
 
@@ -14,9 +15,9 @@ use super::premaster::{self, SECRET_BYTES, Versions};
 use crate::failure::Failure;
 use crate::ffi::{self, Dispatch, Param, RSA_PKCS1_WITH_TLS_PADDING, Table};
 use crate::job;
+use crate::loaded::{LoadedRef, Provider};
 use crate::object::{self, DefaultObject, Object};
 use crate::param::Lent;
-use crate::provider::{LoadedRef, Provider};
 
 /// An encryption or decryption as OpenSSL holds it.
 struct Context {
@@ -27,24 +28,24 @@ struct Context {
     key: Decryption,
 }
 
-/// What decrypts for TLS.
+/// The way in which a ciphertext of TLS is decrypted.
 #[derive(Clone)]
 enum Decryption {
-    /// The default provider, which decrypts all else as well.
+    /// By the default provider.
     Default,
-    /// Lanes, or the default provider.
-    Lanes(Arc<PrivateKey>),
-    /// The device that holds the key, and nobody else.
-    Device(Arc<HeldKey>),
+    /// By an accelerator, or by the default provider.
+    Offloaded(Arc<PrivateKey>),
+    /// By the device that holds the key.
+    Held(Arc<HeldKey>),
 }
 
 impl Object for Context {}
 
 impl Decryption {
     fn with(key: &Key) -> Self {
-        match (key.held(), key.lanes()) {
-            (Some(held), _) => Self::Device(held.clone()),
-            (None, Some(lanes)) => Self::Lanes(lanes.clone()),
+        match (key.held(), key.value()) {
+            (Some(held), _) => Self::Held(held.clone()),
+            (None, Some(value)) => Self::Offloaded(value.clone()),
             (None, None) => Self::Default,
         }
     }
@@ -52,7 +53,7 @@ impl Decryption {
 
 impl Context {
     /// # Safety
-    /// `default` must be null or what a function of [`ffi::AsymCipher`] has just made.
+    /// `default` must be null or a context that a function of [`ffi::AsymCipher`] has just made.
     unsafe fn own(loaded: LoadedRef, default: *mut c_void) -> Option<Self> {
         Some(Self {
             loaded,
@@ -68,33 +69,39 @@ impl Context {
         self.default.as_ptr()
     }
 
-    /// The premaster secret in `input`, or random bytes if there is none; never an error that
-    /// depends on what was decrypted. `None` if the default provider has to do it: it is not such a
-    /// decryption, it is publicly invalid, or lanes are not available now.
-    fn decrypt_in_lanes(&self, input: &[u8]) -> Option<Zeroizing<[u8; SECRET_BYTES]>> {
-        let Decryption::Lanes(key) = &self.key else {
+    /// Decrypts `input` by an accelerator. Returns the premaster secret, or random bytes if the
+    /// decrypted block is invalid: no error depends on the block. `None` if the default provider
+    /// has to decrypt: it is not a decryption for TLS, `input` is publicly invalid, or no
+    /// accelerator computes it now.
+    fn decrypt_offloaded(&self, input: &[u8]) -> Option<Zeroizing<[u8; SECRET_BYTES]>> {
+        let Decryption::Offloaded(key) = &self.key else {
             return None;
         };
         // A caller must learn nothing about the bytes beyond their being less than the modulus.
-        if input.len() != key.size().bytes() || input >= key.modulus_bytes() {
+        if input.len() != key.size().bytes() || input >= key.modulus() {
             return None;
         }
-        let mut versions = None;
+        let route = job::admit(self.loaded, Kind::Rsa(key.size()))
+            .map_err(job::refuse)
+            .ok()?;
+        let versions = self.tls_versions()?;
         let mut secret = Zeroizing::new([0; SECRET_BYTES]);
-        let decrypted = job::compute(self.loaded, key.backend(), Kind::Rsa(key.size()), || {
-            versions = Some(self.tls_versions()?);
-            getrandom::fill(&mut *secret).ok()?;
-            Some(Operation::RsaPrivate {
-                key: key.clone(),
-                input: Operand::new(input),
-            })
-        })?;
-        premaster::select(decrypted.as_slice(), versions?, &mut secret);
+        getrandom::fill(&mut *secret).ok()?;
+        let operation = Operation::Rsa {
+            key: OffloadKey::Value(key.clone()),
+            input: Operand::new(input),
+        };
+        let decrypted = job::compute(self.loaded, route, operation)?;
+        premaster::select(decrypted.as_slice(), versions, &mut secret);
         Some(secret)
     }
 
-    /// As [`Context::decrypt_in_lanes`], by the device. The errors depend on nothing that was decrypted.
-    fn decrypt_at_device(
+    /// Decrypts `input` by the device that holds the key. Returns a secret as
+    /// [`Context::decrypt_offloaded`] does.
+    ///
+    /// # Errors
+    /// None of them depends on the decrypted block.
+    fn decrypt_held(
         &self,
         key: &HeldKey,
         input: &[u8],
@@ -107,12 +114,17 @@ impl Context {
         let residue = key.residue(input).ok_or(Failure::BadCiphertext)?;
         let mut secret = Zeroizing::new([0; SECRET_BYTES]);
         getrandom::fill(&mut *secret).map_err(|_| Failure::NoRandomBytes)?;
-        let decrypted = job::ask_device(key.held, residue).ok_or(Failure::NoAnswer)?;
+        let operation = Operation::Rsa {
+            key: key.offload_key(),
+            input: residue,
+        };
+        let decrypted = job::compute_held(operation).ok_or(Failure::NoAnswer)?;
         premaster::select(decrypted.as_slice(), versions, &mut secret);
         Ok(secret)
     }
 
-    /// `None` unless it is for TLS.
+    /// The versions that the premaster secret may begin with; `None` if the decryption is not for
+    /// TLS.
     fn tls_versions(&self) -> Option<Versions> {
         let (mut pad_mode, mut client, mut negotiated) = (0, 0, 0);
         let mut params = [
@@ -128,7 +140,7 @@ impl Context {
         if read != 1 || pad_mode != RSA_PKCS1_WITH_TLS_PADDING || client == 0 {
             return None;
         }
-        // The default provider looks at the two low bytes.
+        // The default provider compares the two low bytes.
         let negotiated = (negotiated != 0).then_some(negotiated as u16);
         Some(Versions {
             client: client as u16,
@@ -223,13 +235,13 @@ unsafe extern "C" fn decrypt(
 ) -> c_int {
     // SAFETY: the core passes one of our contexts.
     let context = unsafe { Context::borrow_mut(context) };
-    // SAFETY: the core passes as many bytes as it says.
+    // SAFETY: the core passes a buffer of this length.
     let ciphertext = unsafe { ffi::bytes(input, input_length) };
     let secret = match &context.key {
         // Only the length is asked for.
         _ if output.is_null() => None,
-        Decryption::Device(key) => {
-            match context.decrypt_at_device(key, ciphertext.unwrap_or_default(), room) {
+        Decryption::Held(key) => {
+            match context.decrypt_held(key, ciphertext.unwrap_or_default(), room) {
                 Ok(secret) => Some(secret),
                 Err(failure) => {
                     context.loaded.errors.raise(failure);
@@ -238,7 +250,7 @@ unsafe extern "C" fn decrypt(
             }
         }
         _ if room < SECRET_BYTES => None,
-        _ => ciphertext.and_then(|bytes| context.decrypt_in_lanes(bytes)),
+        _ => ciphertext.and_then(|bytes| context.decrypt_offloaded(bytes)),
     };
     if let Some(secret) = secret {
         // SAFETY: the core's buffer, which has room for a secret.
@@ -249,24 +261,24 @@ unsafe extern "C" fn decrypt(
         return 1;
     }
     let decrypt = context.loaded.default.rsa.asym_cipher.decrypt;
-    // SAFETY: a context of the default provider, and what the core passes.
+    // SAFETY: a context of the default provider, and the core's arguments.
     unsafe { decrypt(context.default(), output, length, room, input, input_length) }
 }
 
-/// Functions that only hand over to the default provider's function of the same name.
-macro_rules! hand_over {
+/// Functions that call the default provider's function of the same name, and nothing else.
+macro_rules! forward {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         unsafe extern "C" fn $name(context: *mut c_void, $($argument: $type),*) -> c_int {
             // SAFETY: the core passes one of our contexts.
             let context = unsafe { Context::borrow_mut(context) };
             let function = context.loaded.default.rsa.asym_cipher.$name;
-            // SAFETY: a context of the default provider, and what the core passes.
+            // SAFETY: a context of the default provider, and the core's arguments.
             unsafe { function(context.default(), $($argument),*) }
         }
     )*};
 }
 
-hand_over! {
+forward! {
     encrypt(
         output: *mut u8,
         length: *mut usize,
@@ -278,8 +290,8 @@ hand_over! {
     set_ctx_params(params: *const Param);
 }
 
-/// Tables of parameters, which the core also asks for without a context.
-macro_rules! hand_over_tables {
+/// Tables of parameters. The core may ask for them without a context.
+macro_rules! forward_tables {
     ($($name:ident)*) => {$(
         unsafe extern "C" fn $name(context: *mut c_void, provider: *mut c_void) -> *const Param {
             // SAFETY: the core passes the context of this provider.
@@ -295,4 +307,4 @@ macro_rules! hand_over_tables {
     )*};
 }
 
-hand_over_tables! { gettable_ctx_params settable_ctx_params }
+forward_tables! { gettable_ctx_params settable_ctx_params }

@@ -1,23 +1,25 @@
-//! How OpenSSL has a hash encoded for a signature: EMSA-PKCS1-v1_5 and EMSA-PSS, and the bare type-1
-//! padding that it uses where no digest is named.
+//! Encodings of hashes for signatures, as OpenSSL makes them: EMSA-PKCS1-v1_5, EMSA-PSS, and the
+//! bare type-1 padding for a signature without a digest.
 
 use std::ffi::c_int;
 
-use slipstream_offload::encoding::{self, digest_info};
-use slipstream_offload::request::Operand;
+use slipstream_keys::Operand;
+use slipstream_keys::encoding::{self, digest_info};
 use zeroize::Zeroizing;
 
-use crate::digest::{Digest, Hashes, NAME_BYTES};
+use crate::digest::{Digest, NAME_BYTES};
 use crate::ffi::{RSA_PKCS1_PADDING, RSA_PKCS1_PSS_PADDING};
+use crate::hasher::Hashes;
+use crate::loaded::LoadedRef;
 use crate::param::Lent;
-use crate::provider::LoadedRef;
 
-/// How a signature context of the default provider would encode.
+/// The encoding that a signature context of the default provider would use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
-    /// EMSA-PKCS1-v1_5, or its padding round the caller's own bytes.
+    /// EMSA-PKCS1-v1_5, or without a digest its padding round the caller's bytes.
     Pkcs1 { digest: Option<Digest> },
-    /// EMSA-PSS. The salt length is a number of bytes or, if negative, one of OpenSSL's rules.
+    /// EMSA-PSS. The salt length is a number of bytes or, if it is negative, one of OpenSSL's
+    /// rules.
     Pss {
         digest: Digest,
         mask_digest: Digest,
@@ -35,8 +37,8 @@ const SALT_LENGTH_MAX: c_int = -3;
 const SALT_LENGTH_AUTO_DIGEST_MAX: c_int = -4;
 
 impl Scheme {
-    /// Reads it back from a context of the default provider, which has checked all of it. `None`
-    /// if only the default provider knows how to encode that.
+    /// Reads the encoding from a context of the default provider, which has checked the parameters.
+    /// `None` if only the default provider has this encoding.
     ///
     /// # Safety
     /// `context` must be an initialised signature context of the default provider.
@@ -91,7 +93,7 @@ impl Scheme {
                 salt_length,
             } => {
                 let salt_length = salt_bytes(salt_length, digest, length)?;
-                let mut salt = Zeroizing::new([0; slipstream_offload::request::OPERAND_BYTES]);
+                let mut salt = Zeroizing::new([0; slipstream_keys::OPERAND_BYTES]);
                 let salt = &mut salt[..salt_length];
                 getrandom::fill(salt).ok()?;
                 encode_pss(loaded, digest, mask_digest, hash, salt, length)
@@ -141,7 +143,7 @@ fn salt_bytes(rule: c_int, digest: Digest, length: usize) -> Option<usize> {
     (bytes <= most).then_some(bytes)
 }
 
-/// DigestInfo up to the hash. MD5-SHA1, of TLS 1.1 and older, has none.
+/// The bytes of DigestInfo before the hash. MD5-SHA1, of TLS 1.1 and older, has none.
 fn info(digest: Digest) -> &'static [u8] {
     match digest {
         Digest::Md5Sha1 => &[],
@@ -153,7 +155,7 @@ fn info(digest: Digest) -> &'static [u8] {
     }
 }
 
-/// Up to the first NUL.
+/// The text in `buffer`, up to the first NUL.
 fn text(buffer: &[u8]) -> &[u8] {
     buffer.split(|&byte| byte == 0).next().unwrap_or_default()
 }

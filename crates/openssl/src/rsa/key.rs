@@ -1,58 +1,65 @@
-//! RSA keys: the default provider's, each with its form for lanes, or with the handle of a private key that a device
-//! holds.
+//! RSA keys: those of the default provider, each with the value of the private key for
+//! accelerators, or with a reference to a private key that a device holds.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
-use slipstream_lanes::rsa::{Components, PrivateKey, Size};
-use slipstream_offload::calibration::example_key;
-use slipstream_offload::request::Operand;
-use slipstream_offload::{Handle, Kind};
+use slipstream_keys::rsa::{Components, PrivateKey, Size};
+use slipstream_keys::{Key as OffloadKey, Operand, PrivateKey as AnyKey, Reference};
 use zeroize::Zeroizing;
 
-use crate::counts::{KEYS_WITH_LANES, KEYS_WITHOUT_LANES};
+use crate::counters::{KEYS_FOR_ACCELERATORS, KEYS_LEFT_TO_SOFTWARE};
 use crate::default_provider::DefaultProvider;
 use crate::failure::Failure;
 use crate::ffi::{Param, SELECT_KEYPAIR, SELECT_PRIVATE_KEY};
-use crate::held::{self, Held};
+use crate::held;
+use crate::loaded::LoadedRef;
 use crate::object::{DefaultObject, Object};
-use crate::param::{Lent, find};
-use crate::provider::LoadedRef;
+use crate::param::find;
 
 /// An RSA key as OpenSSL holds it.
 pub(super) struct Key {
     pub(super) loaded: LoadedRef,
     default: DefaultObject,
-    /// Made when the key is imported, or when a key from elsewhere first signs or decrypts.
-    lanes: OnceLock<Option<Arc<PrivateKey>>>,
-    /// Set if a device has the private key.
+    /// Made when the key is imported, or, if it was not imported, when it first signs or decrypts.
+    value: OnceLock<Option<Arc<PrivateKey>>>,
+    /// Set if a device holds the private key.
     held: OnceLock<Arc<HeldKey>>,
 }
 
 /// A private key that a device holds.
 pub(super) struct HeldKey {
-    pub(super) held: Held,
-    /// Big-endian.
+    size: Size,
+    reference: Reference,
+    /// Big-endian, without leading zeros.
     modulus: Box<[u8]>,
 }
 
 impl Object for Key {}
 
 impl Key {
-    /// The form for lanes; `None` if the key is public, or not one that lanes can use.
-    pub(super) fn lanes(&self) -> Option<&Arc<PrivateKey>> {
+    /// The private key for accelerators; `None` if the key is public, or they cannot use it.
+    pub(super) fn offload_key(&self) -> Option<OffloadKey<PrivateKey>> {
+        match self.held() {
+            Some(held) => Some(held.offload_key()),
+            None => self.value().cloned().map(OffloadKey::Value),
+        }
+    }
+
+    /// The value of the private key for accelerators; `None` also if a device holds it.
+    pub(super) fn value(&self) -> Option<&Arc<PrivateKey>> {
         if self.held().is_some() {
             return None;
         }
-        self.lanes.get_or_init(|| self.export_to_lanes()).as_ref()
+        self.value.get_or_init(|| self.export_value()).as_ref()
     }
 
-    /// The handle, if a device has the private key.
+    /// The private key, if a device holds it.
     pub(super) fn held(&self) -> Option<&Arc<HeldKey>> {
         self.held.get()
     }
 
-    /// `selection` as the default provider's functions take it for the default provider's key.
+    /// Adapts `selection` to the default provider's key.
     pub(super) fn selection(&self, selection: c_int) -> c_int {
         match self.held() {
             Some(_) => held::public_half(selection),
@@ -60,12 +67,12 @@ impl Key {
         }
     }
 
-    /// What the default provider's functions take as key.
+    /// The key for the default provider's functions.
     pub(super) fn default_key(&self) -> *mut c_void {
         self.default.as_ptr()
     }
 
-    /// A key of ours round one that the default provider has made; `None` for null.
+    /// Wraps a key that the default provider has made; `None` for null.
     ///
     /// # Safety
     /// As for [`own`].
@@ -74,12 +81,12 @@ impl Key {
             loaded,
             // SAFETY: the caller's promise.
             default: unsafe { own(&loaded.default, data) }?,
-            lanes: OnceLock::new(),
+            value: OnceLock::new(),
             held: OnceLock::new(),
         })
     }
 
-    /// Imports what `selection` selects. Answers as OpenSSL does.
+    /// Imports the parts in `selection`. Returns OpenSSL's result.
     ///
     /// # Safety
     /// `params` must be null or an array that ends with a null key.
@@ -104,14 +111,14 @@ impl Key {
                 self.held.get_or_init(|| Arc::new(held));
             } else if selection & SELECT_PRIVATE_KEY != 0 {
                 // SAFETY: the caller's promise.
-                self.lanes
-                    .get_or_init(|| unsafe { import_to_lanes(self.loaded, params) });
+                self.value
+                    .get_or_init(|| unsafe { import_value(self.loaded, params) });
             }
         }
         imported
     }
 
-    /// A copy of what `selection` selects.
+    /// A copy of the parts in `selection`.
     pub(super) fn duplicate(&self, selection: c_int) -> Option<Self> {
         let duplicate = self.loaded.default.rsa.keymgmt.dup;
         // SAFETY: a key of the default provider.
@@ -120,18 +127,18 @@ impl Key {
             Key::wrap(self.loaded, data)
         }?;
         if selection & SELECT_PRIVATE_KEY != 0 {
-            copy.lanes = self.lanes.clone();
+            copy.value = self.value.clone();
             copy.held = self.held.clone();
         }
         Some(copy)
     }
 
-    fn export_to_lanes(&self) -> Option<Arc<PrivateKey>> {
+    fn export_value(&self) -> Option<Arc<PrivateKey>> {
         unsafe extern "C" fn receive(params: *const Param, argument: *mut c_void) -> c_int {
             // SAFETY: the argument that is passed to `export` below.
             let (loaded, key) = unsafe { &mut *argument.cast::<(LoadedRef, Option<_>)>() };
             // SAFETY: an array that ends with a null key.
-            *key = unsafe { import_to_lanes(*loaded, params) };
+            *key = unsafe { import_value(*loaded, params) };
             1
         }
         let mut received: (LoadedRef, Option<Arc<PrivateKey>>) = (self.loaded, None);
@@ -144,34 +151,46 @@ impl Key {
 }
 
 impl HeldKey {
-    /// What `params` name with a handle, if they do.
+    /// The held key in `params`; `None` if they have no handle.
     ///
     /// # Errors
-    /// If a device does not hold such keys.
+    /// If the handle is invalid, or devices do not hold such keys.
     ///
     /// # Safety
     /// `params` must be null or an array that ends with a null key.
     unsafe fn in_params(selection: c_int, params: *const Param) -> Result<Option<Self>, Failure> {
         // SAFETY: the caller's promise.
-        let (handle, modulus) =
-            unsafe { (held::handle(selection, params)?, big_endian(params, c"n")) };
-        handle
-            .map(|handle| Self::new(handle, &modulus.unwrap_or_default()).ok_or(Failure::NotHeld))
+        let (reference, modulus) = unsafe {
+            (
+                held::reference(selection, params)?,
+                big_endian(params, c"n"),
+            )
+        };
+        reference
+            .map(|reference| {
+                Self::new(reference, &modulus.unwrap_or_default()).ok_or(Failure::NotHeld)
+            })
             .transpose()
     }
 
-    fn new(handle: Handle, modulus: &[u8]) -> Option<Self> {
+    fn new(reference: Reference, modulus: &[u8]) -> Option<Self> {
         let zeros = modulus.iter().take_while(|&&byte| byte == 0).count();
-        let modulus = &modulus[zeros..];
-        let bits = 8 * modulus.len() - modulus.first()?.leading_zeros() as usize;
-        let kind = Kind::Rsa(Size::from_bits(bits)?);
         Some(Self {
-            held: Held { kind, handle },
-            modulus: modulus.into(),
+            size: Size::of_modulus(modulus)?,
+            reference,
+            modulus: modulus[zeros..].into(),
         })
     }
 
-    /// The number in `input` as the device takes it; `None` if it is not less than the modulus.
+    pub(super) fn offload_key(&self) -> OffloadKey<PrivateKey> {
+        OffloadKey::Held {
+            parameters: self.size,
+            reference: self.reference.clone(),
+        }
+    }
+
+    /// Pads the number in `input` to the length of the modulus. `None` if it is not less than the
+    /// modulus.
     pub(super) fn residue(&self, input: &[u8]) -> Option<Operand> {
         let mut residue = Operand::zeroed(self.modulus.len());
         let zeros = self.modulus.len().checked_sub(input.len())?;
@@ -180,56 +199,28 @@ impl HeldKey {
     }
 }
 
-/// A key of the default provider, to be freed.
+/// Takes over a key of the default provider; `None` for null.
 ///
 /// # Safety
-/// `data` must be null or what a function of [`ffi::Keymgmt`] has just made.
+/// `data` must be null or a key that a function of [`crate::ffi::Keymgmt`] has just made.
 unsafe fn own(default: &DefaultProvider, data: *mut c_void) -> Option<DefaultObject> {
     // SAFETY: the caller's promise.
     unsafe { DefaultObject::own(data, default.rsa.keymgmt.free) }
 }
 
-/// The published example key of `size`, as the default provider's.
-pub(super) fn example(default: &DefaultProvider, size: Size) -> Option<DefaultObject> {
-    let functions = &default.rsa.keymgmt;
-    // SAFETY: the default provider's own context.
-    let key = unsafe { own(default, (functions.new)(default.context)) }?;
-    let example = example_key(size);
-    let components = &example.components;
-    let mut numbers = [
-        (c"n", components.modulus),
-        (c"e", components.public_exponent),
-        (c"d", example.private_exponent),
-        (c"rsa-factor1", components.prime1),
-        (c"rsa-factor2", components.prime2),
-        (c"rsa-exponent1", components.exponent1),
-        (c"rsa-exponent2", components.exponent2),
-        (c"rsa-coefficient1", components.coefficient),
-    ]
-    .map(|(name, bytes)| (name, bytes.iter().rev().copied().collect::<Vec<u8>>()));
-    let mut params: Vec<Lent<'_>> = numbers
-        .iter_mut()
-        .map(|(name, bytes)| Lent::big_number(name, bytes))
-        .chain([Lent::END])
-        .collect();
-    let params = Lent::as_mut_ptr(&mut params);
-    // SAFETY: a new key of the default provider and an array that ends with a null key.
-    let imported = unsafe { (functions.import)(key.as_ptr(), SELECT_KEYPAIR, params) };
-    (imported == 1).then_some(key)
-}
-
-/// The form for lanes of the private key in `params`, if there is one that lanes can use.
+/// The value of the private key in `params`, prepared for accelerators. `None` if they cannot use
+/// it.
 ///
 /// # Safety
 /// `params` must be null or an array that ends with a null key.
-unsafe fn import_to_lanes(loaded: LoadedRef, params: *const Param) -> Option<Arc<PrivateKey>> {
+unsafe fn import_value(loaded: LoadedRef, params: *const Param) -> Option<Arc<PrivateKey>> {
     // SAFETY: the caller's promise.
     unsafe { find(params, c"d") }?;
-    let key = loaded.backend().and_then(|backend| {
+    let make = || {
         // SAFETY: the caller's promise.
         let number = |name| unsafe { big_endian(params, name) };
         // SAFETY: the caller's promise.
-        if unsafe { find(params, c"rsa-factor3") }.is_some() {
+        if !loaded.has_accelerators() || unsafe { find(params, c"rsa-factor3") }.is_some() {
             return None;
         }
         let components = Components {
@@ -241,13 +232,15 @@ unsafe fn import_to_lanes(loaded: LoadedRef, params: *const Param) -> Option<Arc
             exponent2: &number(c"rsa-exponent2")?,
             coefficient: &number(c"rsa-coefficient1")?,
         };
-        PrivateKey::new(backend, &components).ok()
-    });
+        let key = Arc::new(PrivateKey::new(&components).ok()?);
+        loaded.prepare(&AnyKey::Rsa(key.clone())).then_some(key)
+    };
+    let key = make();
     match key {
-        Some(_) => KEYS_WITH_LANES.add_one(),
-        None => KEYS_WITHOUT_LANES.add_one(),
+        Some(_) => KEYS_FOR_ACCELERATORS.add_one(),
+        None => KEYS_LEFT_TO_SOFTWARE.add_one(),
     }
-    key.map(Arc::new)
+    key
 }
 
 /// # Safety
@@ -261,24 +254,26 @@ unsafe fn big_endian(params: *const Param, name: &CStr) -> Option<Zeroizing<Vec<
 
 #[cfg(test)]
 mod tests {
+    use slipstream_keys::Handle;
+
     use super::*;
 
     fn held(modulus: &[u8]) -> Option<HeldKey> {
-        HeldKey::new(Handle(7), modulus)
+        HeldKey::new(Reference::new("engine", Handle(7)), modulus)
     }
 
     #[test]
     fn a_device_holds_keys_of_its_sizes_only() {
-        let kind = |modulus: &[u8]| held(modulus).map(|key| key.held.kind);
-        assert_eq!(kind(&[0x80; 256]), Some(Kind::Rsa(Size::Rsa2048)));
+        let size = |modulus: &[u8]| held(modulus).map(|key| key.size);
+        assert_eq!(size(&[0x80; 256]), Some(Size::Rsa2048));
         assert_eq!(
-            kind(&[&[0][..], &[0xff; 512]].concat()),
-            Some(Kind::Rsa(Size::Rsa4096))
+            size(&[&[0][..], &[0xff; 512]].concat()),
+            Some(Size::Rsa4096)
         );
-        assert_eq!(kind(&[0x7f; 256]), None, "one bit less");
-        assert_eq!(kind(&[0x80; 128]), None);
-        assert_eq!(kind(&[]), None);
-        assert_eq!(kind(&[0; 256]), None);
+        assert_eq!(size(&[0x7f; 256]), None, "one bit less");
+        assert_eq!(size(&[0x80; 128]), None);
+        assert_eq!(size(&[]), None);
+        assert_eq!(size(&[0; 256]), None);
     }
 
     #[test]

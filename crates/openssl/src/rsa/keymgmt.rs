@@ -8,9 +8,9 @@ use crate::ffi::{
     self, Callback, Dispatch, Param, SELECT_KEYPAIR, SELECT_PRIVATE_KEY, Table, UNSIGNED_INTEGER,
 };
 use crate::held;
+use crate::loaded::{LoadedRef, Provider};
 use crate::object::{self, DefaultObject, Object};
 use crate::param::describe;
-use crate::provider::{LoadedRef, Provider};
 
 /// The functions of `OSSL_OP_KEYMGMT`.
 pub(crate) static FUNCTIONS: Table<Dispatch, { ffi::Keymgmt::LENGTH }> = ffi::Keymgmt {
@@ -72,7 +72,7 @@ unsafe extern "C" fn matches(key: *const c_void, other: *const c_void, selection
     let (Some(key), Some(other)) = (unsafe { (Key::borrow(key), Key::borrow(other)) }) else {
         return 0;
     };
-    // A private key that a device holds is the one that belongs to its public key.
+    // Held private keys match if their public keys do.
     let selection = key.selection(other.selection(selection));
     // SAFETY: keys of the default provider.
     unsafe {
@@ -137,8 +137,8 @@ unsafe extern "C" fn gettable_params(provider: *mut c_void) -> *const Param {
     unsafe { (loaded.default.rsa.keymgmt.gettable_params)(loaded.default.context) }
 }
 
-/// What can be imported; what can be exported is all but the first. The functions that answer with this get no context,
-/// hence are not handed over.
+/// Parameters that can be imported. All but the first can be exported. OpenSSL asks for them
+/// without a context, so the default provider cannot be asked.
 static TYPES: Table<Param, 34> = Table([
     describe(held::PARAMETER, UNSIGNED_INTEGER),
     describe(c"n", UNSIGNED_INTEGER),

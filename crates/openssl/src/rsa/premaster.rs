@@ -1,4 +1,4 @@
-//! The premaster secret of TLS 1.2's RSA key exchange, without an oracle.
+//! The premaster secret of TLS 1.2's RSA key exchange, unpadded without an oracle.
 
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
@@ -8,16 +8,16 @@ pub(super) const SECRET_BYTES: usize = 48;
 /// The versions that a premaster secret may begin with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Versions {
-    /// What the client offered.
+    /// The version that the client offered.
     pub(super) client: u16,
-    /// What was negotiated, where clients that send this instead are tolerated
+    /// The negotiated version, if clients that send it instead are tolerated
     /// (`SSL_OP_TLS_ROLLBACK_BUG`).
     pub(super) negotiated: Option<u16>,
 }
 
-/// Puts the premaster secret of a decrypted block of type 2 (RFC 8017 section 7.2.2) in place of
-/// the random bytes in `secret`, unless padding, length or version is not right. Nothing tells
-/// which: time and memory accesses depend on the length of `block` alone (RFC 5246 section 7.4.7.1).
+/// Replaces the random bytes in `secret` by the premaster secret of a decrypted block of type 2
+/// (RFC 8017, section 7.2.2), if padding, length and version are right. Nothing shows if they are:
+/// time and memory accesses depend only on the length of `block` (RFC 5246, section 7.4.7.1).
 ///
 /// # Panics
 /// If `block` is shorter than a padded secret.

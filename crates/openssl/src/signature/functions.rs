@@ -2,12 +2,13 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use super::{Algorithm, Context};
+use super::algorithm::Algorithm;
+use super::context::Context;
 use crate::ffi::{self, Dispatch, Param, Table};
+use crate::loaded::Provider;
 use crate::object::{self, Object};
-use crate::provider::Provider;
 
-/// The functions of `OSSL_OP_SIGNATURE`, for OpenSSL.
+/// The functions of `OSSL_OP_SIGNATURE` for one algorithm.
 pub(crate) type FunctionTable = Table<Dispatch, { ffi::Signature::LENGTH }>;
 
 /// The functions of `A`.
@@ -60,8 +61,8 @@ unsafe extern "C" fn newctx<A: Algorithm>(
     let Some(functions) = A::functions(&loaded.default) else {
         return std::ptr::null_mut();
     };
-    // The query chose this provider; in the library context where the default provider looks for
-    // digests it would find nothing.
+    // Without the property query: it chose this provider, and no digest would match it in the
+    // library context of the default provider.
     // SAFETY: the default provider's own context.
     object::into_raw(unsafe {
         let default = (functions.newctx)(loaded.default.context, std::ptr::null());
@@ -80,7 +81,8 @@ unsafe extern "C" fn dupctx<A: Algorithm>(context: *mut c_void) -> *mut c_void {
     let Some(mut copy) = copy else {
         return std::ptr::null_mut();
     };
-    copy.signer = context.signer.clone();
+    copy.key = context.key.clone();
+    copy.admission = context.admission;
     if let Some(message) = &context.message {
         copy.message = message.duplicate();
         if copy.message.is_none() {
@@ -136,7 +138,7 @@ unsafe extern "C" fn digest_sign_init<A: Algorithm>(
     let Some(default_key) = (unsafe { default_key::<A>(key) }) else {
         return 0;
     };
-    // SAFETY: a context and a key of the default provider, and what the core passes.
+    // SAFETY: a context and a key of the default provider, and the core's arguments.
     let initialised = unsafe { init(context.default(), digest, default_key, params) };
     if initialised != 1 {
         return initialised;
@@ -160,7 +162,7 @@ unsafe extern "C" fn digest_sign_update<A: Algorithm>(
         Some(message) => unsafe { message.update_raw(data, length) },
         None => {
             let update = context.functions().digest_sign_update;
-            // SAFETY: a context of the default provider, and what the core passes.
+            // SAFETY: a context of the default provider, and the core's arguments.
             unsafe { update(context.default(), data, length) }
         }
     }
@@ -179,7 +181,7 @@ unsafe extern "C" fn digest_sign_final<A: Algorithm>(
             context.count_refusal();
         }
         let end = context.functions().digest_sign_final;
-        // SAFETY: a context of the default provider, and what the core passes.
+        // SAFETY: a context of the default provider, and the core's arguments.
         return unsafe { end(context.default(), signature, length, room) };
     };
     let finished = if signature.is_null() {
@@ -192,16 +194,16 @@ unsafe extern "C" fn digest_sign_final<A: Algorithm>(
     match finished {
         None => ended,
         Some(None) => 0,
-        // SAFETY: what the core passes, and a hash as long as said.
+        // SAFETY: the core's arguments, and a hash of this length.
         Some(Some((hash, hash_length))) => unsafe {
             context.sign(signature, length, room, hash.as_ptr(), hash_length)
         },
     }
 }
 
-/// Signs a whole message. As with the combination of update and final on a copy, which OpenSSL uses
-/// where a provider has no such function, the context can go on afterwards; but only the hash is
-/// copied, not everything. OpenSSL 4.0 does not let an application go on all the same.
+/// Signs a whole message. The context can be used further, as after update and final on a copy,
+/// which OpenSSL does for a provider without this function. Here only the hash is copied. (OpenSSL
+/// 4.0 does not allow an application to use the context further.)
 unsafe extern "C" fn digest_sign<A: Algorithm>(
     context: *mut c_void,
     signature: *mut u8,
@@ -211,10 +213,10 @@ unsafe extern "C" fn digest_sign<A: Algorithm>(
     data_length: usize,
 ) -> c_int {
     if signature.is_null() {
-        // SAFETY: what the core passes.
+        // SAFETY: the core's arguments.
         return unsafe { digest_sign_final::<A>(context, signature, length, room) };
     }
-    // SAFETY: what the core passes.
+    // SAFETY: the core's arguments.
     if unsafe { digest_sign_update::<A>(context, data, data_length) } != 1 {
         return 0;
     }
@@ -235,7 +237,7 @@ unsafe extern "C" fn digest_sign<A: Algorithm>(
         };
     };
     match message.duplicate().and_then(|mut message| message.finish()) {
-        // SAFETY: what the core passes, and a hash as long as said.
+        // SAFETY: the core's arguments, and a hash of this length.
         Some((hash, hash_length)) => unsafe {
             context.sign(signature, length, room, hash.as_ptr(), hash_length)
         },
@@ -243,7 +245,7 @@ unsafe extern "C" fn digest_sign<A: Algorithm>(
     }
 }
 
-/// The initialisations of what the default provider does alone.
+/// Initialisations of operations that are left to the default provider.
 macro_rules! init_default {
     ($($name:ident($($argument:ident: $type:ty)?);)*) => {$(
         unsafe extern "C" fn $name<A: Algorithm>(
@@ -258,7 +260,7 @@ macro_rules! init_default {
             let init = context.functions().$name;
             // SAFETY: the core passes null or one of our keys.
             let Some(key) = (unsafe { default_key::<A>(key) }) else { return 0 };
-            // SAFETY: a context and a key of the default provider, and what the core passes.
+            // SAFETY: a context and a key of the default provider, and the core's arguments.
             unsafe { init(context.default(), $($argument,)? key, params) }
         }
     )*};
@@ -282,7 +284,7 @@ unsafe extern "C" fn verify_recover_init<A: Algorithm>(
     let (Some(init), Some(key)) = (context.functions().verify_recover_init, key) else {
         return 0;
     };
-    // SAFETY: a context and a key of the default provider, and what the core passes.
+    // SAFETY: a context and a key of the default provider, and the core's arguments.
     unsafe { init(context.default(), key, params) }
 }
 
@@ -300,12 +302,12 @@ unsafe extern "C" fn verify_recover<A: Algorithm>(
         return 0;
     };
     let default = context.default();
-    // SAFETY: a context of the default provider, and what the core passes.
+    // SAFETY: a context of the default provider, and the core's arguments.
     unsafe { recover(default, output, length, room, signature, signature_length) }
 }
 
-/// Functions that only hand over to the default provider's function of the same name.
-macro_rules! hand_over {
+/// Functions that call the default provider's function of the same name, and nothing else.
+macro_rules! forward {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
         unsafe extern "C" fn $name<A: Algorithm>(
             context: *mut c_void,
@@ -314,13 +316,13 @@ macro_rules! hand_over {
             // SAFETY: the core passes one of our contexts.
             let context = unsafe { Context::<A>::borrow_mut(context) };
             let function = context.functions().$name;
-            // SAFETY: a context of the default provider, and what the core passes.
+            // SAFETY: a context of the default provider, and the core's arguments.
             unsafe { function(context.default(), $($argument),*) }
         }
     )*};
 }
 
-hand_over! {
+forward! {
     verify(signature: *const u8, length: usize, hash: *const u8, hash_length: usize) -> c_int;
     digest_verify_update(data: *const u8, length: usize) -> c_int;
     digest_verify_final(signature: *const u8, length: usize) -> c_int;
@@ -364,8 +366,8 @@ unsafe extern "C" fn set_ctx_md_params<A: Algorithm>(
     }
 }
 
-/// Tables of parameters, which the core also asks for without a context.
-macro_rules! hand_over_tables {
+/// Tables of parameters. The core may ask for them without a context.
+macro_rules! forward_tables {
     ($($name:ident)*) => {$(
         unsafe extern "C" fn $name<A: Algorithm>(
             context: *mut c_void,
@@ -387,9 +389,9 @@ macro_rules! hand_over_tables {
     )*};
 }
 
-hand_over_tables! { gettable_ctx_params settable_ctx_params }
+forward_tables! { gettable_ctx_params settable_ctx_params }
 
-/// The default provider's key of one of ours, and null for null.
+/// The key for the default provider's functions; null for null.
 ///
 /// # Safety
 /// `key` must be null or a key of this algorithm's key management.

@@ -16,7 +16,7 @@ use openssl::ssl::{
 };
 use openssl::x509::{X509, X509Name};
 use openssl_sys as sys;
-use slipstream_lanes::Backend;
+use slipstream_accelerators::lanes::Backend;
 use slipstream_openssl::lane_operations;
 
 use crate::common::{Context, DEFAULT, SLIPSTREAM, exclusive, import, install, keys};
@@ -206,7 +206,7 @@ fn jobs_pause_and_are_computed_together() {
 }
 
 #[test]
-fn what_a_resumed_job_asks_next_waits_for_company() {
+fn what_a_resumed_job_asks_next_waits_for_others() {
     let _turn = exclusive();
     install(Backend::Portable);
     let mut jobs: Vec<Job> = (0..8)

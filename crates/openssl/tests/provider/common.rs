@@ -5,23 +5,22 @@ use std::ffi::{CStr, c_char, c_int, c_uchar, c_void};
 use std::process::Command;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
-use std::time::Duration;
 
 use foreign_types_shared::ForeignType;
 use openssl::bn::BigNum;
 use openssl::pkey::{PKey, Private};
 use openssl::rsa::{Rsa, RsaPrivateKeyBuilder};
 use openssl_sys as sys;
-use slipstream_lanes::Backend;
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::accelerator::{Moment, WorkerLanes};
-use slipstream_offload::ahead::Ahead;
-use slipstream_offload::calibration::example_key;
+use slipstream_accelerators::lanes::{Backend, LaneCosts, Lanes, Options};
+use slipstream_keys::example::example_key;
+use slipstream_keys::rsa::Size;
+use slipstream_offload::JobToken;
+use slipstream_offload::accelerator::Moment;
 use slipstream_offload::counters::Counters;
 use slipstream_offload::fiber::{Fiber, Fibers, Progress};
 use slipstream_offload::instance::{self, Instance};
-use slipstream_offload::policy::{Costs, Policy};
-use slipstream_offload::{JobToken, Kind};
+use slipstream_offload::scheduler::{FlushPolicy, Scheduler};
+use slipstream_openssl::Accelerators;
 use slipstream_openssl::ffi::{CoreHandle, Dispatch};
 
 type ProviderInit = unsafe extern "C" fn(
@@ -57,16 +56,24 @@ unsafe extern "C" {
     ) -> *mut sys::EVP_PKEY;
 }
 
-/// Provider, backend and counters are the process's: tests take turns.
+/// Provider, accelerators and counters are the process's: tests take turns. All algorithms are
+/// offered, on any CPU.
 pub fn exclusive() -> MutexGuard<'static, ()> {
+    exclusive_with(Accelerators {
+        backend: Some(Backend::Portable),
+        has_device: false,
+    })
+}
+
+/// As [`exclusive`]. The first test of the process loads the provider for `accelerators`.
+pub fn exclusive_with(accelerators: Accelerators) -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     static LOADED: Once = Once::new();
     static PROVIDERS: [AtomicPtr<sys::OSSL_PROVIDER>; 2] =
         [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     LOADED.call_once(|| {
-        // Every algorithm, on any CPU.
-        slipstream_openssl::set_backend(Some(Backend::Portable));
+        slipstream_openssl::set_accelerators(Some(accelerators));
         // SAFETY: texts end with NUL; a null context is the process's own.
         unsafe {
             let (name, init) = (c"slipstream".as_ptr(), slipstream_openssl::provider_init);
@@ -86,6 +93,14 @@ pub fn exclusive() -> MutexGuard<'static, ()> {
         }
     });
     turn
+}
+
+/// Keys that are imported from now on are prepared for lanes of `backend`.
+pub fn use_lanes(backend: Backend) {
+    slipstream_openssl::set_accelerators(Some(Accelerators {
+        backend: Some(backend),
+        has_device: false,
+    }));
 }
 
 /// Private keys in DER: three of 2048 bits, and the published one of every size. They are made by
@@ -313,19 +328,34 @@ pub fn run_fibers(jobs: Vec<Box<dyn FnOnce()>>) -> Counters {
     instance::with(|instance| instance.counters().clone()).expect("an instance")
 }
 
-/// An instance of this thread that always uses lanes and makes keys and nonces ahead.
+/// An instance of this thread that always uses lanes and precomputes keys and nonces.
 pub fn install(backend: Backend) {
-    slipstream_openssl::set_backend(Some(backend));
-    let costs = Costs {
-        batch: [Some(Duration::ZERO); Kind::COUNT],
-        ..Costs::default()
-    };
-    let lanes = WorkerLanes::new(backend, Policy::AtLeast(1), costs);
-    let mut instance = Instance::new(Box::new(lanes), 64).expect("an instance");
-    if let Some(ahead) = Ahead::new(backend, 16) {
-        instance.make_ahead(ahead);
+    use_lanes(backend);
+    let lanes = Lanes::new(Options {
+        has_batches: true,
+        ..pools(backend)
+    });
+    let instance = Instance::new(vec![Box::new(lanes)], always(), 64);
+    instance::install(instance.expect("an instance"));
+}
+
+/// Lanes without batches, which precompute keys and nonces.
+pub fn pools(backend: Backend) -> Options {
+    Options {
+        backend,
+        costs: LaneCosts::unknown(backend),
+        scheduler: always(),
+        has_batches: false,
+        precomputed: 16,
     }
-    instance::install(instance);
+}
+
+/// Offloads every operation, whatever it costs and however few jobs are concurrent.
+pub fn always() -> Scheduler {
+    Scheduler {
+        flush: FlushPolicy::AtLeast(1),
+        ..Scheduler::default()
+    }
 }
 
 fn keep(paused: &mut HashMap<usize, Fiber>, token: usize, progress: Progress) {

@@ -6,8 +6,8 @@ use std::io::Write;
 use foreign_types_shared::ForeignType;
 use openssl::pkey::{PKey, Private};
 use openssl_sys as sys;
-use slipstream_lanes::ec::Curve;
-use slipstream_lanes::rsa::Size;
+use slipstream_keys::ec::Curve;
+use slipstream_keys::rsa::Size;
 use slipstream_offload::Kind;
 
 use crate::async_jobs::{ASYNC_FINISH, ASYNC_PAUSE, Job};

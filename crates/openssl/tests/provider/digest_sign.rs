@@ -7,10 +7,12 @@ use std::rc::Rc;
 use foreign_types_shared::ForeignType;
 use openssl::pkey::{PKey, Private};
 use openssl_sys as sys;
-use slipstream_lanes::Backend;
+use slipstream_accelerators::lanes::Backend;
 use slipstream_openssl::lane_operations;
 
-use crate::common::{DEFAULT, Outcome, SLIPSTREAM, call, exclusive, import, keys, on_fibers};
+use crate::common::{
+    DEFAULT, Outcome, SLIPSTREAM, call, exclusive, import, keys, on_fibers, use_lanes,
+};
 
 unsafe extern "C" {
     fn EVP_DigestSignInit_ex(
@@ -136,7 +138,7 @@ impl Drop for Signer {
 /// Runs `script` with OpenSSL's own provider and, on a fiber, with ours; they must agree. Answers
 /// how many operations lanes computed.
 fn agree(backend: Backend, script: fn(&PKey<Private>, &CStr) -> Vec<Outcome>) -> u64 {
-    slipstream_openssl::set_backend(Some(backend));
+    use_lanes(backend);
     let key = import(&keys()[0]);
     let expected = script(&key, DEFAULT);
     let outcomes = Rc::new(RefCell::new(Vec::new()));

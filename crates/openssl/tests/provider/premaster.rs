@@ -4,11 +4,13 @@ use std::cell::RefCell;
 use std::ffi::{CStr, c_uint};
 use std::rc::Rc;
 
-use crate::common::{Context, DEFAULT, Outcome, SLIPSTREAM, exclusive, import, keys, on_fibers};
+use crate::common::{
+    Context, DEFAULT, Outcome, SLIPSTREAM, exclusive, import, keys, on_fibers, use_lanes,
+};
 use openssl::pkey::{PKey, Private};
 use openssl::rsa::Padding;
 use openssl_sys as sys;
-use slipstream_lanes::Backend;
+use slipstream_accelerators::lanes::Backend;
 use slipstream_openssl::lane_operations;
 
 /// Bytes of a premaster secret.
@@ -90,7 +92,7 @@ fn decrypt_on_fibers(
 fn a_good_block_gives_its_secret() {
     let _turn = exclusive();
     for backend in Backend::available() {
-        slipstream_openssl::set_backend(Some(backend));
+        use_lanes(backend);
         for der in keys() {
             let key = import(der);
             let block = block(key.size(), 0x0303);
@@ -116,7 +118,7 @@ fn a_good_block_gives_its_secret() {
 fn every_damaged_byte_gives_a_random_secret_and_no_error() {
     let _turn = exclusive();
     let backend = Backend::detect().unwrap_or(Backend::Portable);
-    slipstream_openssl::set_backend(Some(backend));
+    use_lanes(backend);
     let key = import(&keys()[0]);
     let good = block(key.size(), 0x0303);
     let secret_at = good.len() - SECRET_BYTES;
@@ -157,7 +159,7 @@ fn every_damaged_byte_gives_a_random_secret_and_no_error() {
 #[test]
 fn the_negotiated_version_is_tolerated_where_openssl_tolerates_it() {
     let _turn = exclusive();
-    slipstream_openssl::set_backend(Some(Backend::Portable));
+    use_lanes(Backend::Portable);
     let key = import(&keys()[0]);
     let block = block(key.size(), 0x0302);
     let secret = &block[block.len() - SECRET_BYTES..];
@@ -174,7 +176,7 @@ fn the_negotiated_version_is_tolerated_where_openssl_tolerates_it() {
 #[test]
 fn what_is_publicly_invalid_gives_the_errors_of_openssl() {
     let _turn = exclusive();
-    slipstream_openssl::set_backend(Some(Backend::Portable));
+    use_lanes(Backend::Portable);
     let key = import(&keys()[0]);
     let modulus = key.rsa().expect("an RSA key").n().to_vec();
     let good = encrypt(&key, &block(key.size(), 0x0303));
@@ -202,7 +204,7 @@ fn what_is_publicly_invalid_gives_the_errors_of_openssl() {
 #[test]
 fn other_paddings_are_decrypted_by_openssl() {
     let _turn = exclusive();
-    slipstream_openssl::set_backend(Some(Backend::Portable));
+    use_lanes(Backend::Portable);
     let key = import(&keys()[0]);
     let rsa = key.rsa().expect("an RSA key");
     let before = lane_operations();

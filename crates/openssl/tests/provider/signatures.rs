@@ -4,10 +4,12 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use crate::common::{Context, DEFAULT, Outcome, SLIPSTREAM, exclusive, import, keys, on_fibers};
+use crate::common::{
+    Context, DEFAULT, Outcome, SLIPSTREAM, exclusive, import, keys, on_fibers, use_lanes,
+};
 use openssl::hash::{MessageDigest, hash};
 use openssl::pkey::{PKey, Private};
-use slipstream_lanes::Backend;
+use slipstream_accelerators::lanes::Backend;
 use slipstream_offload::JobToken;
 use slipstream_offload::fiber::{Fibers, Progress};
 use slipstream_offload::instance;
@@ -97,7 +99,7 @@ fn message(length: usize, seed: usize) -> Vec<u8> {
 fn deterministic_signatures_equal_those_of_openssl() {
     let _turn = exclusive();
     for backend in Backend::available() {
-        slipstream_openssl::set_backend(Some(backend));
+        use_lanes(backend);
         for der in keys() {
             let work: Vec<_> = SCHEMES
                 .iter()
@@ -122,7 +124,7 @@ fn deterministic_signatures_equal_those_of_openssl() {
 fn pss_signatures_verify_with_openssl() {
     let _turn = exclusive();
     for backend in Backend::available() {
-        slipstream_openssl::set_backend(Some(backend));
+        use_lanes(backend);
         for der in keys() {
             let work: Vec<_> = PSS_SCHEMES
                 .iter()
@@ -147,7 +149,7 @@ fn pss_signatures_verify_with_openssl() {
 fn salts_are_as_long_as_openssl_makes_them() {
     let _turn = exclusive();
     let backend = Backend::Portable;
-    slipstream_openssl::set_backend(Some(backend));
+    use_lanes(backend);
     let longest = c"222";
     let rules = [
         (c"digest", c"32"),
@@ -181,7 +183,7 @@ fn salts_are_as_long_as_openssl_makes_them() {
 fn two_pss_signatures_of_one_hash_differ() {
     let _turn = exclusive();
     let options: Options = &[PSS, (c"digest", c"SHA256")];
-    slipstream_openssl::set_backend(Some(Backend::Portable));
+    use_lanes(Backend::Portable);
     let work = vec![(import(&keys()[0]), options, message(32, 1)); 2];
     let [first, second] = sign_on_fibers(Backend::Portable, work)
         .try_into()
@@ -194,7 +196,7 @@ fn one_to_twenty_jobs_of_mixed_keys_are_computed_together() {
     let _turn = exclusive();
     let options: Options = &[(c"digest", c"SHA256")];
     for backend in Backend::available() {
-        slipstream_openssl::set_backend(Some(backend));
+        use_lanes(backend);
         let imported: Vec<_> = keys().iter().map(|der| import(der)).collect();
         for count in 1..=20 {
             let work: Vec<_> = (0..count)
@@ -220,7 +222,7 @@ fn one_to_twenty_jobs_of_mixed_keys_are_computed_together() {
 #[test]
 fn errors_are_those_of_openssl() {
     let _turn = exclusive();
-    slipstream_openssl::set_backend(Some(Backend::Portable));
+    use_lanes(Backend::Portable);
     let cases: &[(Options, usize, usize)] = &[
         (&[(c"digest", c"SHA256")], 31, 256),
         (&[(c"digest", c"SHA256")], 32, 255),
@@ -302,7 +304,7 @@ fn without_a_fiber_nothing_waits_and_lanes_stay_unused() {
 #[test]
 fn keys_that_lanes_cannot_use_sign_in_software() {
     let _turn = exclusive();
-    slipstream_openssl::set_backend(Some(Backend::Portable));
+    use_lanes(Backend::Portable);
     let hash = hash(MessageDigest::sha256(), b"message")
         .expect("a hash")
         .to_vec();
@@ -353,7 +355,7 @@ fn key_of_three_primes() -> PKey<Private> {
 }
 
 fn key_without_primes() -> PKey<Private> {
-    let key = crate::common::example(slipstream_lanes::rsa::Size::Rsa2048);
+    let key = crate::common::example(slipstream_keys::rsa::Size::Rsa2048);
     let copy = |number: &openssl::bn::BigNumRef| number.to_owned().expect("a number");
     let bare = openssl::rsa::RsaPrivateKeyBuilder::new(copy(key.n()), copy(key.e()), copy(key.d()));
     PKey::from_rsa(bare.expect("a key").build()).expect("a key")
@@ -362,7 +364,7 @@ fn key_without_primes() -> PKey<Private> {
 #[test]
 fn keys_made_by_the_provider_itself_work_in_lanes() {
     let _turn = exclusive();
-    slipstream_openssl::set_backend(Some(Backend::Portable));
+    use_lanes(Backend::Portable);
     let key = crate::common::generate(2048);
     let before = lane_operations();
     let options: Options = &[(c"digest", c"SHA256")];
@@ -378,7 +380,7 @@ fn keys_made_by_the_provider_itself_work_in_lanes() {
 #[test]
 fn a_context_can_be_duplicated_and_used_again() {
     let _turn = exclusive();
-    slipstream_openssl::set_backend(Some(Backend::Portable));
+    use_lanes(Backend::Portable);
     let key = import(&keys()[0]);
     let before = lane_operations();
     let job = {

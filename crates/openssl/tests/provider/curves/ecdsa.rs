@@ -1,4 +1,4 @@
-//! ECDSA with nonces that were made ahead.
+//! ECDSA with precomputed nonces.
 
 use std::ffi::CStr;
 
@@ -7,8 +7,8 @@ use openssl::hash::MessageDigest;
 use openssl::pkey::{PKey, Private};
 use openssl::sign::{Signer, Verifier};
 use openssl_sys as sys;
-use slipstream_lanes::Backend;
-use slipstream_openssl::{lane_operations, nonces_made_ahead};
+use slipstream_accelerators::lanes::Backend;
+use slipstream_openssl::{lane_operations, precomputed_nonces};
 
 use super::evp::{GROUPS, Group, OTHERS};
 use super::{backends, collect_on_fibers, on_fiber};
@@ -42,7 +42,7 @@ fn signatures_verify_with_openssl() {
     for backend in backends() {
         for group in CURVES {
             let key = key(group);
-            let before = (nonces_made_ahead(), lane_operations());
+            let before = (precomputed_nonces(), lane_operations());
             let jobs = digests.map(|(digest, length)| {
                 let key = key.clone();
                 let job = move || {
@@ -52,7 +52,7 @@ fn signatures_verify_with_openssl() {
                 Box::new(job) as Box<dyn FnOnce() -> Outcome>
             });
             let signatures = collect_on_fibers(backend, jobs);
-            assert_eq!(nonces_made_ahead() - before.0, digests.len() as u64);
+            assert_eq!(precomputed_nonces() - before.0, digests.len() as u64);
             assert_eq!(lane_operations(), before.1, "nothing pauses");
             for ((digest, length), signature) in digests.into_iter().zip(signatures) {
                 let signature = signature.expect("a signature");
@@ -99,7 +99,7 @@ fn messages_are_hashed_and_signed() {
         for digest in [MessageDigest::sha256(), MessageDigest::sha384()] {
             let key = key(group);
             let (signer, signed) = (key.clone(), message.clone());
-            let before = nonces_made_ahead();
+            let before = precomputed_nonces();
             let [whole, parts, copied] = on_fiber(Backend::Portable, move || {
                 let mut whole = Signer::new(digest, &signer).expect("a context");
                 let whole = whole.sign_oneshot_to_vec(&signed).expect("a signature");
@@ -110,7 +110,7 @@ fn messages_are_hashed_and_signed() {
                 let parts = parts.sign_to_vec().expect("a signature");
                 [whole, parts, sign_with_copy(&signer, digest, &signed)]
             });
-            assert_eq!(nonces_made_ahead() - before, 3);
+            assert_eq!(precomputed_nonces() - before, 3);
             for signature in [whole, parts, copied] {
                 let mut verifier = Verifier::new(digest, &key).expect("a context");
                 assert!(
@@ -186,7 +186,7 @@ fn what_openssl_refuses_is_refused() {
 #[test]
 fn outside_of_jobs_and_on_other_curves_openssl_signs() {
     let _turn = exclusive();
-    let before = nonces_made_ahead();
+    let before = precomputed_nonces();
     let sign = |key: &PKey<Private>| {
         let context = Context::new(key, SLIPSTREAM).signing(&[(c"digest", c"SHA256")]);
         context.sign(&hash(32), ROOM).expect("a signature")
@@ -207,11 +207,11 @@ fn outside_of_jobs_and_on_other_curves_openssl_signs() {
         let signature = on_fiber(Backend::Portable, move || sign(&signer));
         verify(&key, &signature);
     }
-    assert_eq!(nonces_made_ahead(), before);
+    assert_eq!(precomputed_nonces(), before);
 }
 
 #[test]
-fn keys_made_ahead_can_sign_too() {
+fn precomputed_keys_can_sign_too() {
     let _turn = exclusive();
     for group in CURVES {
         let (key, signature) = on_fiber(Backend::Portable, move || {

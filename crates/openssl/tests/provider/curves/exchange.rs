@@ -1,7 +1,7 @@
 //! Shared secrets.
 
 use openssl::nid::Nid;
-use slipstream_lanes::Backend;
+use slipstream_accelerators::lanes::Backend;
 use slipstream_openssl::lane_operations;
 
 use super::evp::{Context, GROUPS, Key, OTHERS};
@@ -42,7 +42,7 @@ fn secrets_equal_those_of_openssl() {
 }
 
 #[test]
-fn software_goes_on_with_keys_that_were_made_ahead() {
+fn software_goes_on_with_precomputed_keys() {
     let _turn = exclusive();
     for group in GROUPS {
         let (own, peer) = on_fiber(Backend::Portable, move || {
@@ -149,7 +149,8 @@ fn what_is_missing_is_missed_as_in_openssl() {
                     no_private_key.set_peer(&own),
                     no_private_key.derive(),
                 ),
-                // A blank key is a public key to no version alike; here only that nothing is derived.
+                // A blank key is a public key to no version alike; here only that nothing is
+                // derived.
                 parameters.derive(&own, query).is_ok(),
             )
         };

@@ -3,8 +3,8 @@
 use openssl::nid::Nid;
 use openssl::pkey::{PKey, Private};
 use openssl::ssl::{SslContext, SslContextBuilder, SslVersion};
-use slipstream_lanes::Backend;
-use slipstream_openssl::{keys_made_ahead, lane_operations, nonces_made_ahead};
+use slipstream_accelerators::lanes::Backend;
+use slipstream_openssl::{lane_operations, precomputed_keys, precomputed_nonces};
 
 use super::evp::GROUPS;
 use super::on_fiber;
@@ -20,16 +20,16 @@ const NAMES: [&str; 3] = ["X25519", "P-256", "P-384"];
 #[derive(Debug, PartialEq, Eq)]
 struct Done {
     lane_operations: u64,
-    keys_made_ahead: u64,
-    nonces_made_ahead: u64,
+    precomputed_keys: u64,
+    precomputed_nonces: u64,
 }
 
 impl Done {
     fn so_far() -> Self {
         Self {
             lane_operations: lane_operations(),
-            keys_made_ahead: keys_made_ahead(),
-            nonces_made_ahead: nonces_made_ahead(),
+            precomputed_keys: precomputed_keys(),
+            precomputed_nonces: precomputed_nonces(),
         }
     }
 
@@ -37,8 +37,8 @@ impl Done {
         let now = Self::so_far();
         Self {
             lane_operations: now.lane_operations - before.lane_operations,
-            keys_made_ahead: now.keys_made_ahead - before.keys_made_ahead,
-            nonces_made_ahead: now.nonces_made_ahead - before.nonces_made_ahead,
+            precomputed_keys: now.precomputed_keys - before.precomputed_keys,
+            precomputed_nonces: now.precomputed_nonces - before.precomputed_nonces,
         }
     }
 }
@@ -102,8 +102,8 @@ fn both_ends_of_a_connection_take_part_on_fibers() {
                 let rsa = u64::from(key.rsa().is_ok());
                 let expected = Done {
                     lane_operations: 2 + rsa,
-                    keys_made_ahead: 2,
-                    nonces_made_ahead: u64::from(is_signed_here),
+                    precomputed_keys: 2,
+                    precomputed_nonces: u64::from(is_signed_here),
                 };
                 assert_eq!(done, expected, "{version:?} {group}");
             }
@@ -119,8 +119,8 @@ fn a_second_client_hello_brings_another_group() {
     let done = handshake_on_fiber(server, client(SslVersion::TLS1_3, "X25519"));
     let expected = Done {
         lane_operations: 2,
-        keys_made_ahead: 3,
-        nonces_made_ahead: 1,
+        precomputed_keys: 3,
+        precomputed_nonces: 1,
     };
     assert_eq!(done, expected);
 }
@@ -135,8 +135,8 @@ fn other_groups_leave_the_exchange_to_openssl() {
             let done = handshake_on_fiber(server, client(version, group));
             let expected = Done {
                 lane_operations: 0,
-                keys_made_ahead: 0,
-                nonces_made_ahead: 1,
+                precomputed_keys: 0,
+                precomputed_nonces: 1,
             };
             assert_eq!(done, expected, "{version:?} {group}");
         }
@@ -165,8 +165,8 @@ fn asynchronous_jobs_take_part() {
             // The clients are not in jobs.
             let expected = Done {
                 lane_operations: 5,
-                keys_made_ahead: 5,
-                nonces_made_ahead: 5,
+                precomputed_keys: 5,
+                precomputed_nonces: 5,
             };
             assert_eq!(Done::since(before), expected, "{version:?} {group}");
             assert_eq!(paused, 5, "each exchange pauses once");

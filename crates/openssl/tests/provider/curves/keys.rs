@@ -1,27 +1,27 @@
 //! Keys: generated, imported, exported, copied, checked.
 
-use slipstream_lanes::Backend;
-use slipstream_openssl::{keys_made_ahead, keys_with_lanes, keys_without_lanes};
+use slipstream_accelerators::lanes::Backend;
+use slipstream_openssl::{keys_with_lanes, keys_without_lanes, precomputed_keys};
 
 use super::evp::{GROUPS, Group, KEYPAIR, Key, OTHERS, PUBLIC_KEY};
 use super::{backends, on_fiber};
 use crate::common::{DEFAULT, SLIPSTREAM, exclusive};
 
 /// Generates a key on a fiber, from a pool.
-fn generate_ahead(backend: Backend, group: Group) -> Key {
-    let before = keys_made_ahead();
+fn generate_precomputed(backend: Backend, group: Group) -> Key {
+    let before = precomputed_keys();
     let key = on_fiber(backend, move || group.generate(SLIPSTREAM));
-    assert_eq!(keys_made_ahead() - before, 1, "{group:?}");
+    assert_eq!(precomputed_keys() - before, 1, "{group:?}");
     assert_eq!(key.provider(), "slipstream");
     key
 }
 
 #[test]
-fn a_key_made_ahead_is_one_of_openssl() {
+fn a_precomputed_key_is_one_of_openssl() {
     let _turn = exclusive();
     for group in GROUPS {
         for backend in backends() {
-            let key = generate_ahead(backend, group);
+            let key = generate_precomputed(backend, group);
             let like = group.generate(DEFAULT);
             for name in [c"bits", c"security-bits", c"max-size"] {
                 assert_eq!(key.int(name), like.int(name), "{group:?} {name:?}");
@@ -69,7 +69,7 @@ fn no_key_is_given_twice() {
 #[test]
 fn outside_of_jobs_keys_are_generated_by_openssl() {
     let _turn = exclusive();
-    let before = keys_made_ahead();
+    let before = precomputed_keys();
     for group in GROUPS.iter().chain(&OTHERS) {
         let query = c"?provider=slipstream";
         let key = group.generate(query);
@@ -86,13 +86,13 @@ fn outside_of_jobs_keys_are_generated_by_openssl() {
             assert!(back.equals(&key), "{group:?}");
         }
     }
-    assert_eq!(keys_made_ahead(), before);
+    assert_eq!(precomputed_keys(), before);
 }
 
 #[test]
 fn other_curves_are_left_to_openssl_on_fibers_too() {
     let _turn = exclusive();
-    let before = keys_made_ahead();
+    let before = precomputed_keys();
     on_fiber(Backend::Portable, || {
         for group in OTHERS {
             let query = c"?provider=slipstream";
@@ -106,7 +106,7 @@ fn other_curves_are_left_to_openssl_on_fibers_too() {
             assert!(peer.equals(&key));
         }
     });
-    assert_eq!(keys_made_ahead(), before);
+    assert_eq!(precomputed_keys(), before);
 }
 
 #[test]

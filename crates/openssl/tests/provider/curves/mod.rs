@@ -10,13 +10,19 @@ mod offloaded;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use slipstream_lanes::{Backend, ec};
+use slipstream_accelerators::lanes::{Backend, computes};
+use slipstream_keys::Group;
+use slipstream_offload::Kind;
 
 use crate::common::on_fibers;
 
 /// The backends that offer curves on this CPU.
 fn backends() -> impl Iterator<Item = Backend> {
-    Backend::available().filter(|&backend| ec::offered(backend))
+    let computes_all = |backend: &Backend| {
+        let mut kinds = Group::ALL.into_iter().map(Kind::exchange);
+        kinds.all(|kind| computes(*backend, kind))
+    };
+    Backend::available().filter(computes_all)
 }
 
 /// Runs jobs on fibers at once, and collects what they answer.

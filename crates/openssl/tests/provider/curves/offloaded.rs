@@ -1,20 +1,22 @@
-//! Key pairs and signatures that an accelerator makes while the caller is paused, where nothing is made ahead.
+//! Key pairs and signatures that an accelerator makes while the caller is paused, where nothing is
+//! precomputed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use slipstream_lanes::Backend;
-use slipstream_lanes::ec::Curve;
-use slipstream_lanes::rsa::Workspace;
-use slipstream_offload::accelerator::{Accelerator, Moment, Request, Response};
-use slipstream_offload::ahead::{self, Ahead};
+use slipstream_accelerators::lanes::{Backend, Lanes, Workspace, batch};
+use slipstream_keys::ec::Curve;
+use slipstream_offload::accelerator::{Accelerator, Estimate, Moment, Work};
 use slipstream_offload::counters::Counters;
 use slipstream_offload::instance::{self, Instance};
-use slipstream_offload::{Answer, Kind, Operation, Output, Reason, batch};
-use slipstream_openssl::{keys_made_ahead, nonces_made_ahead};
+use slipstream_offload::request::{Request, Response};
+use slipstream_offload::{Answer, Kind, Operation, Output, Reason};
+use slipstream_openssl::{precomputed_keys, precomputed_nonces};
 
 use super::evp::{GROUPS, Group, Key};
-use crate::common::{Context, DEFAULT, SLIPSTREAM, exclusive, run_fibers};
+use crate::common::{
+    Context, DEFAULT, SLIPSTREAM, always, exclusive, pools, run_fibers, use_lanes,
+};
 
 /// Longer than any signature here.
 const ROOM: usize = 200;
@@ -29,13 +31,13 @@ enum Answering {
     Refusing,
     /// With too few bytes.
     Cutting,
-    /// Not at all: it is not worth while.
+    /// Not at all: it computes nothing.
     Declining,
 }
 
 /// [`GROUPS`] as the accelerator knows them.
 fn groups() -> impl Iterator<Item = (Group, Kind)> {
-    let kinds = ahead::Group::ALL.map(Kind::KeyPair);
+    let kinds = slipstream_keys::Group::ALL.map(Kind::KeyPair);
     GROUPS.into_iter().zip(kinds)
 }
 
@@ -48,11 +50,11 @@ fn curves() -> impl Iterator<Item = (Group, Kind)> {
 fn keys_are_generated_while_the_caller_is_paused() {
     let _turn = exclusive();
     for (group, kind) in groups() {
-        let before = keys_made_ahead();
-        let _accelerator = Installed::new(Answering::Computing, None);
+        let before = precomputed_keys();
+        let _accelerator = Installed::new(Answering::Computing);
         let keys = on_fibers(9, move || group.generate(SLIPSTREAM));
         assert_eq!(submitted(kind), 9, "{group:?}");
-        assert_eq!(keys_made_ahead(), before);
+        assert_eq!(precomputed_keys(), before);
         let mut publics = Vec::new();
         for key in keys {
             assert_eq!(key.provider(), "slipstream");
@@ -74,15 +76,15 @@ fn messages_are_signed_while_the_caller_is_paused() {
     let _turn = exclusive();
     for (group, kind) in curves() {
         let key = group.generate(DEFAULT).to_pkey();
-        let before = nonces_made_ahead();
-        let _accelerator = Installed::new(Answering::Computing, None);
+        let before = precomputed_nonces();
+        let _accelerator = Installed::new(Answering::Computing);
         let signer = key.clone();
         let signatures = on_fibers(9, move || {
             let context = Context::new(&signer, SLIPSTREAM).signing(&[(c"digest", c"SHA256")]);
             context.sign(&HASH, ROOM).expect("a signature")
         });
         assert_eq!(submitted(kind), 9, "{group:?}");
-        assert_eq!(nonces_made_ahead(), before);
+        assert_eq!(precomputed_nonces(), before);
         for signature in signatures {
             let verifier = Context::new(&key, DEFAULT).verifying(&[(c"digest", c"SHA256")]);
             assert!(verifier.verify(&signature, &HASH), "{group:?}");
@@ -100,19 +102,19 @@ fn what_is_not_answered_openssl_does() {
     ] {
         let asked = u64::from(answering != Answering::Declining);
         for (group, kind) in groups() {
-            let _accelerator = Installed::new(answering, None);
+            let _accelerator = Installed::new(answering);
             let key = on_fibers(1, move || group.generate(SLIPSTREAM)).remove(0);
             assert_eq!(submitted(kind), asked, "{group:?} {answering:?}");
             assert!(key.check(SLIPSTREAM) && key.check(DEFAULT));
         }
         for (group, kind) in curves() {
             let key = group.generate(DEFAULT).to_pkey();
-            let _accelerator = Installed::new(answering, None);
+            let _accelerator = Installed::new(answering);
             assert!(signs(&key), "{group:?} {answering:?}");
             assert_eq!(submitted(kind), asked);
         }
         if answering == Answering::Declining {
-            let _accelerator = Installed::new(answering, None);
+            let _accelerator = Installed::new(answering);
             on_fibers(1, || GROUPS[0].generate(SLIPSTREAM));
             assert_eq!(refused(), 0, "nothing has been refused");
         }
@@ -120,21 +122,20 @@ fn what_is_not_answered_openssl_does() {
 }
 
 #[test]
-fn what_is_made_ahead_comes_first() {
+fn what_is_precomputed_comes_first() {
     let _turn = exclusive();
-    let ahead = || Ahead::new(Backend::Portable, 16);
     for (group, kind) in groups() {
-        let _accelerator = Installed::new(Answering::Computing, ahead());
-        let before = keys_made_ahead();
+        let _accelerator = Installed::with_pools(Answering::Computing);
+        let before = precomputed_keys();
         on_fibers(1, move || group.generate(SLIPSTREAM));
-        assert_eq!((submitted(kind), keys_made_ahead() - before), (0, 1));
+        assert_eq!((submitted(kind), precomputed_keys() - before), (0, 1));
     }
     for (group, kind) in curves() {
         let key = group.generate(DEFAULT).to_pkey();
-        let _accelerator = Installed::new(Answering::Computing, ahead());
-        let before = nonces_made_ahead();
+        let _accelerator = Installed::with_pools(Answering::Computing);
+        let before = precomputed_nonces();
         assert!(signs(&key));
-        assert_eq!((submitted(kind), nonces_made_ahead() - before), (0, 1));
+        assert_eq!((submitted(kind), precomputed_nonces() - before), (0, 1));
     }
 }
 
@@ -143,7 +144,7 @@ fn what_openssl_refuses_to_sign_is_not_offloaded() {
     let _turn = exclusive();
     for (group, kind) in curves() {
         let key = group.generate(DEFAULT).to_pkey();
-        let _accelerator = Installed::new(Answering::Computing, None);
+        let _accelerator = Installed::new(Answering::Computing);
         let refused = on_fibers(1, move || {
             let context = || Context::new(&key, SLIPSTREAM).signing(&[(c"digest", c"SHA256")]);
             let short_hash = context().sign(&HASH[1..], ROOM).is_err();
@@ -161,7 +162,7 @@ fn what_openssl_refuses_to_sign_is_not_offloaded() {
 #[test]
 fn nobody_is_paused_outside_of_jobs() {
     let _turn = exclusive();
-    let _accelerator = Installed::new(Answering::Computing, None);
+    let _accelerator = Installed::new(Answering::Computing);
     for (group, kind) in groups() {
         assert!(group.generate(SLIPSTREAM).check(DEFAULT));
         assert_eq!(submitted(kind), 0, "{group:?}");
@@ -179,7 +180,7 @@ fn signs(key: &openssl::pkey::PKey<openssl::pkey::Private>) -> bool {
     verifier.verify(&signature[0], &HASH)
 }
 
-/// Runs a job on so many fibers at once, with what is installed.
+/// Runs a job on `count` fibers at once, with the instance that is installed.
 fn on_fibers<T: 'static>(count: usize, job: impl Fn() -> T + Clone + 'static) -> Vec<T> {
     let answers = Rc::new(RefCell::new(Vec::new()));
     let jobs = (0..count).map(|_| {
@@ -206,18 +207,20 @@ fn refused() -> u64 {
 struct Installed;
 
 impl Installed {
-    fn new(answering: Answering, ahead: Option<Ahead>) -> Self {
-        slipstream_openssl::set_backend(Some(Backend::Portable));
-        let maker = Maker {
-            answering,
-            waiting: Vec::new(),
-            polls: 0,
-        };
-        let mut instance = Instance::new(Box::new(maker), 64).expect("an instance");
-        if let Some(ahead) = ahead {
-            instance.make_ahead(ahead);
-        }
-        instance::install(instance);
+    fn new(answering: Answering) -> Self {
+        Self::of(vec![Maker::boxed(answering)])
+    }
+
+    /// With lanes behind it, which precompute keys and nonces.
+    fn with_pools(answering: Answering) -> Self {
+        let lanes = Lanes::new(pools(Backend::Portable));
+        Self::of(vec![Maker::boxed(answering), Box::new(lanes)])
+    }
+
+    fn of(accelerators: Vec<Box<dyn Accelerator>>) -> Self {
+        use_lanes(Backend::Portable);
+        let instance = Instance::new(accelerators, always(), 64);
+        instance::install(instance.expect("an instance"));
         Self
     }
 }
@@ -236,6 +239,14 @@ struct Maker {
 }
 
 impl Maker {
+    fn boxed(answering: Answering) -> Box<dyn Accelerator> {
+        Box::new(Self {
+            answering,
+            waiting: Vec::new(),
+            polls: 0,
+        })
+    }
+
     fn answer(&self, operation: &Operation) -> Answer {
         let operation = std::iter::once(operation);
         let answer = batch::compute(Backend::Portable, &mut Workspace::new(), operation).remove(0);
@@ -251,14 +262,18 @@ impl Maker {
 }
 
 impl Accelerator for Maker {
+    fn name(&self) -> &str {
+        "maker"
+    }
+
     fn accepts(&mut self, operation: &Operation) -> bool {
         matches!(operation, Operation::KeyPair(_) | Operation::Ecdsa { .. })
     }
 
-    fn company(&self, kind: Kind) -> Option<usize> {
-        match kind {
+    fn estimate(&self, work: &Work) -> Option<Estimate> {
+        match work.kind {
             _ if self.answering == Answering::Declining => None,
-            Kind::KeyPair(_) | Kind::Ecdsa(_) | Kind::Compress(_) => Some(1),
+            Kind::KeyPair(_) | Kind::Ecdsa(_) | Kind::Compress(_) => Some(Estimate::default()),
             Kind::Rsa(_) | Kind::X25519 | Kind::Ecdh(_) => None,
         }
     }
@@ -280,11 +295,7 @@ impl Accelerator for Maker {
         }
         for Request { id, operation, .. } in std::mem::take(&mut self.waiting) {
             let answer = self.answer(&operation);
-            responses.push(Response {
-                id,
-                answer,
-                is_notified: false,
-            });
+            responses.push(Response::new(id, answer));
         }
     }
 }

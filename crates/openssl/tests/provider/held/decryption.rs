@@ -1,7 +1,7 @@
 //! Decryption for TLS 1.2's RSA key exchange with a key that a device holds.
 
 use openssl::rsa::Padding;
-use slipstream_lanes::rsa::Size;
+use slipstream_keys::rsa::Size;
 use slipstream_offload::{Kind, Reason};
 
 use super::{

@@ -6,7 +6,7 @@ use foreign_types_shared::ForeignType;
 use openssl::pkey::{PKey, Private};
 use openssl::ssl::{SslContext, SslMethod};
 use openssl_sys as sys;
-use slipstream_lanes::rsa::Size;
+use slipstream_keys::rsa::Size;
 use slipstream_offload::Kind;
 
 use super::{
@@ -254,12 +254,9 @@ fn a_key_keeps_its_handle_when_it_is_told_how_to_be_encoded() {
     let other = Key::generate(c"EC", Some(CURVES[0]), DEFAULT);
     let encoded = other.encoded_public_key().expect("a public key");
     assert!(Key::from_pkey(key.clone()).set_encoded_public_key(&encoded));
-    let before = asked(Kind::Ecdsa(slipstream_lanes::ec::Curve::P256));
+    let before = asked(Kind::Ecdsa(slipstream_keys::ec::Curve::P256));
     assert!(sign().is_err());
-    assert_eq!(
-        asked(Kind::Ecdsa(slipstream_lanes::ec::Curve::P256)),
-        before
-    );
+    assert_eq!(asked(Kind::Ecdsa(slipstream_keys::ec::Curve::P256)), before);
 }
 
 #[test]

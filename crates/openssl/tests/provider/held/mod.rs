@@ -1,4 +1,5 @@
-//! Private keys that a device holds. The device is in this process: lanes, with keys that the provider does not have.
+//! Private keys that a device holds. The device is in this process: lanes, with keys that the
+//! provider does not have.
 
 mod decryption;
 mod handshakes;
@@ -9,18 +10,17 @@ mod signatures;
 use std::cell::RefCell;
 use std::ffi::CStr;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use foreign_types_shared::ForeignType;
 use openssl::pkey::{PKey, Private};
-use slipstream_lanes::Backend;
-use slipstream_lanes::ec::SigningKey;
-use slipstream_lanes::rsa::{PrivateKey, Workspace};
-use slipstream_offload::accelerator::{Accelerator, Moment, Request, Response};
+use slipstream_accelerators::lanes::{Backend, Workspace, batch};
+use slipstream_keys::{Handle, Key as OffloadKey, KeyParts, PrivateKey, Reference};
+use slipstream_offload::accelerator::{Accelerator, Estimate, Moment, Work};
 use slipstream_offload::counters::Counters;
-use slipstream_offload::device::message;
 use slipstream_offload::instance::{self, Instance};
-use slipstream_offload::{Answer, Handle, Kind, Operation, Output, Reason, batch};
+use slipstream_offload::request::{Request, Response};
+use slipstream_offload::scheduler::Scheduler;
+use slipstream_offload::{Answer, Kind, Operation, Output, Reason};
 use slipstream_openssl::held::{key_with_handle, private_parts};
 
 use crate::common::{example, run_fibers};
@@ -70,14 +70,15 @@ impl Held {
                 // SAFETY: a key of this process's libcrypto; the provider stays loaded.
                 unsafe {
                     let parts = private_parts(original.as_ptr().cast()).expect("parts");
-                    let handle = device.register(parts.as_message());
+                    let handle = device.register(parts.parts());
                     let key = key_with_handle(original.as_ptr().cast(), handle);
                     assert!(!key.is_null(), "{}", openssl::error::ErrorStack::get());
                     PKey::from_ptr(key.cast())
                 }
             })
             .collect();
-        instance::install(Instance::new(Box::new(device), 64).expect("an instance"));
+        let instance = Instance::new(vec![Box::new(device)], Scheduler::default(), 64);
+        instance::install(instance.expect("an instance"));
         Self { keys }
     }
 
@@ -118,7 +119,7 @@ fn everywhere<T: 'static>(job: impl Fn() -> T + Clone + 'static) -> [T; 2] {
 
 /// A key of each kind that a device holds.
 fn originals() -> Vec<PKey<Private>> {
-    let rsa = slipstream_lanes::rsa::Size::ALL.map(|size| PKey::from_rsa(example(size)));
+    let rsa = slipstream_keys::rsa::Size::ALL.map(|size| PKey::from_rsa(example(size)));
     let rsa = rsa.map(|key| key.expect("a key"));
     let curves = CURVES.map(on_curve);
     rsa.into_iter().chain(curves).collect()
@@ -132,58 +133,57 @@ fn on_curve(curve: &CStr) -> PKey<Private> {
 }
 
 fn rsa_2048() -> PKey<Private> {
-    PKey::from_rsa(example(slipstream_lanes::rsa::Size::Rsa2048)).expect("a key")
+    PKey::from_rsa(example(slipstream_keys::rsa::Size::Rsa2048)).expect("a key")
 }
 
 struct Device {
     backend: Backend,
     workspace: Box<Workspace>,
-    keys: Vec<DeviceKey>,
+    keys: Vec<PrivateKey>,
     answering: Answering,
     waiting: Vec<Request>,
     polls: usize,
 }
 
-enum DeviceKey {
-    Rsa(Arc<PrivateKey>),
-    Ec(Arc<SigningKey>),
-}
+/// The name under which keys refer to their device.
+const NAME: &str = slipstream_accelerators::engine::NAME;
 
 /// The first handle: neither zero, nor a number of 32 bits.
 const FIRST: u64 = 0xfedc_ba98_0000_0001;
 
 impl Device {
-    fn register(&mut self, key: message::Key<'_>) -> Handle {
-        self.keys.push(match key {
-            message::Key::Rsa(components) => {
-                let key = PrivateKey::new(self.backend, &components).expect("a key");
-                DeviceKey::Rsa(Arc::new(key))
-            }
-            message::Key::Ec { curve, private } => {
-                DeviceKey::Ec(Arc::new(SigningKey::new(curve, private).expect("a key")))
-            }
-        });
+    fn register(&mut self, key: KeyParts<'_>) -> Handle {
+        self.keys.push(PrivateKey::new(&key).expect("a key"));
         Handle(FIRST + self.keys.len() as u64 - 1)
     }
 
+    fn key(&self, reference: Option<&Reference>) -> &PrivateKey {
+        let reference = reference.expect("a key that only the device has");
+        let handle = reference.handle_at(NAME).expect("a key of this device");
+        &self.keys[handle.0.checked_sub(FIRST).expect("a handle") as usize]
+    }
+
     fn answer(&mut self, operation: Operation) -> Answer {
-        let Operation::Held { kind, key, input } = operation else {
-            panic!("not accepted");
-        };
-        let key = key.0.checked_sub(FIRST).expect("a handle") as usize;
-        let operation = match (&self.keys[key], kind) {
-            (DeviceKey::Rsa(key), Kind::Rsa(size)) => {
-                assert_eq!((key.size(), input.as_slice().len()), (size, size.bytes()));
-                assert!(input.as_slice() < key.modulus_bytes());
-                let key = key.clone();
-                Operation::RsaPrivate { key, input }
+        let operation = match operation {
+            Operation::Rsa { key, input } => {
+                let PrivateKey::Rsa(own) = self.key(key.reference()) else {
+                    panic!("{:?} with a key of another kind", key.parameters());
+                };
+                let size = key.parameters();
+                assert_eq!((own.size(), input.as_slice().len()), (size, size.bytes()));
+                assert!(input.as_slice() < own.modulus());
+                let key = OffloadKey::Value(own.clone());
+                Operation::Rsa { key, input }
             }
-            (DeviceKey::Ec(key), Kind::Ecdsa(curve)) => {
-                assert_eq!(key.curve(), curve);
-                let key = key.clone();
-                Operation::Ecdsa { key, digest: input }
+            Operation::Ecdsa { key, digest } => {
+                let PrivateKey::Ec(own) = self.key(key.reference()) else {
+                    panic!("{:?} with a key of another kind", key.parameters());
+                };
+                assert_eq!(own.curve(), key.parameters());
+                let key = OffloadKey::Value(own.clone());
+                Operation::Ecdsa { key, digest }
             }
-            _ => panic!("{kind:?} with a key of another kind"),
+            _ => panic!("not accepted"),
         };
         let operations = [operation];
         let computed =
@@ -200,12 +200,16 @@ impl Device {
 }
 
 impl Accelerator for Device {
-    fn accepts(&mut self, operation: &Operation) -> bool {
-        matches!(operation, Operation::Held { .. })
+    fn name(&self) -> &str {
+        NAME
     }
 
-    fn company(&self, _kind: Kind) -> Option<usize> {
-        // So that nobody would be admitted who asks.
+    fn accepts(&mut self, operation: &Operation) -> bool {
+        operation.is_held()
+    }
+
+    fn estimate(&self, _work: &Work) -> Option<Estimate> {
+        // No operation is admitted, and those with held keys need not be.
         None
     }
 
@@ -226,11 +230,7 @@ impl Accelerator for Device {
         }
         for Request { id, operation, .. } in std::mem::take(&mut self.waiting) {
             let answer = self.answer(operation);
-            responses.push(Response {
-                id,
-                answer,
-                is_notified: false,
-            });
+            responses.push(Response::new(id, answer));
         }
     }
 }

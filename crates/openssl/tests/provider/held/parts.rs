@@ -8,9 +8,8 @@ use openssl::ec::EcKey;
 use openssl::nid::Nid;
 use openssl::pkey::{PKey, Private};
 use openssl::rsa::Rsa;
-use slipstream_lanes::ec::Curve;
-use slipstream_offload::Handle;
-use slipstream_offload::device::message;
+use slipstream_keys::ec::Curve;
+use slipstream_keys::{Handle, KeyParts};
 use slipstream_openssl::held::{PrivateParts, key_with_handle, private_parts};
 
 use super::{Answering, CURVES, Held, NOT_HELD, on_curve, originals, rsa_2048};
@@ -38,7 +37,7 @@ fn the_parts_of_rsa_keys_are_their_numbers() {
         let secret = |number: Option<&openssl::bn::BigNumRef>| number.expect("a number").to_vec();
         for key in in_both(original, c"RSA") {
             let parts = parts(&key).expect("a kind that a device holds");
-            let message::Key::Rsa(components) = parts.as_message() else {
+            let KeyParts::Rsa(components) = parts.parts() else {
                 panic!("an RSA key");
             };
             assert_eq!(components.modulus, rsa.n().to_vec());
@@ -70,7 +69,7 @@ fn the_part_of_a_key_on_a_curve_is_its_scalar() {
         let scalar = original.ec_key().expect("a key").private_key().to_vec();
         for key in in_both(&original, c"EC") {
             let parts = parts(&key).expect("a kind that a device holds");
-            let message::Key::Ec { curve, private } = parts.as_message() else {
+            let KeyParts::Ec { curve, private } = parts.parts() else {
                 panic!("a key on a curve");
             };
             assert_eq!((curve, private.len()), (expected, expected.bytes()));
@@ -95,7 +94,7 @@ fn a_short_scalar_is_filled_up_with_zeros() {
         .expect("a point");
     let key = EcKey::from_private_components(&group, &scalar, &point).and_then(PKey::from_ec_key);
     let parts = parts(&key.expect("a key")).expect("a kind that a device holds");
-    let message::Key::Ec { private, .. } = parts.as_message() else {
+    let KeyParts::Ec { private, .. } = parts.parts() else {
         panic!("a key on a curve");
     };
     assert_eq!((private.len(), &private[29..]), (32, &[0, 1, 2][..]));

@@ -6,8 +6,8 @@ use openssl::hash::MessageDigest;
 use openssl::pkey::{PKey, Private};
 use openssl::rsa::Padding;
 use openssl::sign::{Signer, Verifier};
-use slipstream_lanes::Backend;
-use slipstream_lanes::rsa::Size;
+use slipstream_accelerators::lanes::Backend;
+use slipstream_keys::rsa::Size;
 use slipstream_offload::fiber::{self, Rules};
 use slipstream_offload::instance::{self, Instance};
 use slipstream_offload::{Kind, Notification, Reason};
@@ -305,7 +305,7 @@ fn a_fiber_that_may_not_pause_waits() {
     let held = Held::of(std::slice::from_ref(&original), Answering::Computing);
     fiber::set_rules(Rules {
         admits: |_| Err(Reason::NotAdmitted),
-        company: || 1,
+        concurrency: || 1,
         notification: Notification::ReadyQueue,
     });
     let key = held.key();

@@ -1,26 +1,26 @@
-//! What is known of each group.
+//! Properties of groups.
 
 use std::ffi::{CStr, c_int};
 
-use slipstream_lanes::ec::Curve;
-use slipstream_offload::ahead::Group;
+use slipstream_keys::Group;
+use slipstream_keys::ec::Curve;
 
-use super::Family;
+use crate::default_provider::Family;
 
-/// What OpenSSL says of a group, and the lengths of its keys in bytes.
-pub(super) struct Facts {
-    pub(super) family: Family,
+/// The properties that OpenSSL gives a group, and the lengths of its keys in bytes.
+pub(crate) struct Facts {
+    pub(crate) family: Family,
     /// `None` for X25519.
-    pub(super) curve: Option<Curve>,
-    /// As OpenSSL calls it, and as it also knows it.
-    pub(super) names: &'static [&'static CStr],
-    pub(super) bits: c_int,
-    pub(super) security_bits: c_int,
-    /// Of an ECDSA signature; of a secret where there are none.
-    pub(super) max_size: c_int,
-    pub(super) private_bytes: usize,
-    pub(super) public_bytes: usize,
-    pub(super) secret_bytes: usize,
+    pub(crate) curve: Option<Curve>,
+    /// The name that OpenSSL reports, then the other names that it accepts.
+    pub(crate) names: &'static [&'static CStr],
+    pub(crate) bits: c_int,
+    pub(crate) security_bits: c_int,
+    /// The length of an ECDSA signature, or, for a group without signatures, of a secret.
+    pub(crate) max_size: c_int,
+    pub(crate) private_bytes: usize,
+    pub(crate) public_bytes: usize,
+    pub(crate) secret_bytes: usize,
 }
 
 static X25519: Facts = Facts {
@@ -59,8 +59,8 @@ static P384: Facts = Facts {
     secret_bytes: 48,
 };
 
-/// What is known of `group`.
-pub(super) fn facts(group: Group) -> &'static Facts {
+/// The properties of `group`.
+pub(crate) fn facts(group: Group) -> &'static Facts {
     match group {
         Group::X25519 => &X25519,
         Group::P256 => &P256,
@@ -68,8 +68,8 @@ pub(super) fn facts(group: Group) -> &'static Facts {
     }
 }
 
-/// The group of `family` that OpenSSL knows by `name`, in any case.
-pub(super) fn from_name(family: Family, name: &[u8]) -> Option<Group> {
+/// The group of `family` that has `name` in OpenSSL; case does not matter.
+pub(crate) fn from_name(family: Family, name: &[u8]) -> Option<Group> {
     [Group::X25519, Group::P256, Group::P384]
         .into_iter()
         .find(|&group| {

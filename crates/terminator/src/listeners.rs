@@ -1,23 +1,24 @@
-//! Listening sockets: bound here, or passed by systemd.
+//! Listening sockets, bound here or passed by systemd.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
+use slipstream_http::keepalive;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::keepalive::keepalive;
 use crate::operations::systemd;
 
-/// Connections that the kernel completes before they are accepted. It takes at most net.core.somaxconn.
+/// Completed connections that the kernel queues. It limits this to net.core.somaxconn.
 const BACKLOG: i32 = 65_535;
 
-/// For each event loop, a socket of its own for each address.
+/// One list per event loop, with one socket per address.
 pub(crate) type Sockets = Vec<Vec<(TcpListener, SocketAddr)>>;
 
-/// Binds `addresses` for as many event loops. A socket that systemd has passed for one of them is used instead, by all loops.
+/// Binds `addresses` once for each of `loops` event loops. A socket that systemd has passed for an
+/// address is used instead, by all loops.
 ///
 /// # Errors
-/// Names the address and the cure.
+/// Returns an error that names the address and the remedy.
 pub(crate) fn bind(addresses: &[SocketAddr], loops: usize) -> io::Result<Sockets> {
     let mut passed = passed_sockets()?;
     let mut sockets: Sockets = (0..loops).map(|_| Vec::new()).collect();
@@ -58,7 +59,8 @@ fn passed_sockets() -> io::Result<Vec<(TcpListener, SocketAddr)>> {
         .collect()
 }
 
-/// The loops share a port by SO_REUSEPORT, with which another process of the same user could share it too, unnoticed.
+/// Fails if the address is in use. The loops share a port by SO_REUSEPORT, which would also let
+/// another process of the same user share it unnoticed.
 fn check_unused(address: SocketAddr) -> io::Result<()> {
     listening(address, false)
         .map(drop)
@@ -72,10 +74,10 @@ fn listening(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {
         Some(Protocol::TCP),
     )?;
     if address.is_ipv6() {
-        // Whoever wants IPv4 too names an address of it.
+        // IPv4 needs an address of its own.
         socket.set_only_v6(true)?;
     }
-    // Connections of an earlier process that the kernel has not forgotten yet are in nobody's way.
+    // Connections of an earlier process that are in TIME_WAIT must not prevent a start.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(is_shared)?;
     prepare(&socket)?;
@@ -84,9 +86,9 @@ fn listening(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Sets what connections inherit.
+/// Sets options that connections inherit.
 fn prepare(socket: &Socket) -> io::Result<()> {
-    // Each write is a flight, or a record that somebody waits for.
+    // Each write is a complete flight or record.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(&keepalive())
 }

@@ -1,4 +1,4 @@
-//! The process: sockets, keys and event loops, and what becomes of them when the configuration changes or the process ends.
+//! The process: starting, reloading and draining.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -6,36 +6,52 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use slipstream_lanes::Backend;
-use slipstream_offload::device::message::Token;
+use slipstream_accelerators::engine::protocol::message::Token;
+use slipstream_accelerators::lanes::Backend;
+use slipstream_http::access_log::AccessLog;
 use tokio::sync::watch;
 
 use crate::Configuration;
 use crate::configuration::Crypto;
-use crate::crypto::{self, Isolation};
-use crate::event_loop::{Accelerator, EventLoop};
+use crate::crypto::{self, Computation, Isolation};
+use crate::event_loop::{Accelerators, EventLoop};
 use crate::listeners;
-use crate::operations::access_log::AccessLog;
 use crate::operations::limits::Limiter;
-use crate::operations::metrics::{self, Exhibits, Metrics};
+use crate::operations::metrics::{self, Metrics, StatusSource};
 use crate::operations::privileges;
-use crate::site::Site;
+use crate::site::{Site, SiteError};
 
-/// What has become of the private keys that an engine holds.
+/// State of the private keys that an engine holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsolatedKeys {
-    /// It has them, or there are none.
+    /// The engine has the keys, or no keys are isolated.
     Usable,
-    /// It has ended, and there is no other.
+    /// The engine has ended, and no other one runs.
     Gone,
-    /// Another one is in its place, and has none: a [reload](Terminator::reload) hands them over.
+    /// Another engine runs, which does not have the keys. A [reload](Terminator::reload) hands them
+    /// over.
     Forgotten,
 }
 
-/// A terminator that serves.
+/// Error of [`Terminator::reload`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// This key of the configuration has changed, which needs a restart.
+    #[error("a change of {0} takes effect with a restart")]
+    NeedsRestart(&'static str),
+    /// The configuration cannot be served.
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    /// The engine does not accept private keys.
+    #[error(transparent)]
+    Engine(#[from] io::Error),
+}
+
+/// Running terminator.
 pub struct Terminator {
     configuration: Configuration,
-    /// The engine keeps the keys for as long as this is there.
+    /// Handle to the keys in the engine, which keeps them until this is dropped.
     isolation: Option<Isolation>,
     access_log: Option<AccessLog>,
     limiter: Arc<Limiter>,
@@ -47,22 +63,23 @@ pub struct Terminator {
 }
 
 impl Terminator {
-    /// Binds, reads keys, gives up rights, and starts an event loop per core.
+    /// Binds sockets, reads keys, drops privileges, and starts the event loops.
     ///
     /// # Errors
-    /// The text says what to do.
+    /// Returns an error whose text names the remedy.
     pub fn start(configuration: Configuration) -> io::Result<Self> {
         let workers = configuration.workers.map_or_else(cores, Ok)?;
         let sockets = listeners::bind(&addresses(&configuration), workers)?;
-        let backend = match configuration.crypto {
-            Crypto::Slipstream => crypto::backend(),
-            Crypto::AwsLc => None,
+        let backend = match Computation::new(&configuration) {
+            Computation::Lanes => crypto::backend(),
+            Computation::Engine | Computation::AwsLc => None,
         };
         let isolation = isolation(&configuration)?;
         let mut site =
             Site::new(&configuration, isolation.as_ref(), None, None).map_err(io::Error::other)?;
-        let accelerator = accelerator(&configuration, backend, isolation.as_ref())?;
-        // Before there is another thread, which would keep its own rights. A log that is opened now can be opened again.
+        let accelerators = accelerators(&configuration, backend, isolation.as_ref())?;
+        // Privileges are dropped before there is another thread, which would keep its own. The log
+        // is opened afterwards, so that the same user can reopen it.
         if let Some(user) = &configuration.user {
             privileges::drop_to(user)?;
         }
@@ -77,7 +94,7 @@ impl Terminator {
         let (tokens, renewals) = watch::channel(None);
         let of_loops: Vec<Arc<Metrics>> = (0..workers).map(|_| Arc::default()).collect();
         if let Some(address) = configuration.metrics {
-            metrics::serve(address, exhibits(&of_loops, &sites, &drains))?;
+            metrics::serve(address, status(&of_loops, &sites, &drains))?;
         }
         let loops = sockets
             .into_iter()
@@ -86,7 +103,7 @@ impl Terminator {
             .map(|(index, (sockets, metrics))| {
                 EventLoop {
                     sockets,
-                    accelerator: accelerator.clone(),
+                    accelerators: accelerators.clone(),
                     tokens: renewals.clone(),
                     metrics,
                     limiter: limiter.clone(),
@@ -110,23 +127,24 @@ impl Terminator {
         })
     }
 
-    /// How many event loops there are.
+    /// Returns the number of event loops.
     pub fn workers(&self) -> usize {
         self.loops.len()
     }
 
-    /// The lanes that are used; `None` if this CPU has none, or they are not wanted.
+    /// Returns the backend of the lanes. `None` if this CPU has none, or if they are switched off.
     pub fn backend(&self) -> Option<Backend> {
         self.backend
     }
 
-    /// Takes another configuration from now on. Connections that are open keep the old one. The access log is opened anew.
+    /// Switches to another configuration. Open connections keep the old one. The access log is
+    /// reopened.
     ///
     /// # Errors
-    /// Says why the old one stays in use.
-    pub fn reload(&mut self, configuration: Configuration) -> Result<(), String> {
+    /// Returns the reason why the old configuration stays in use.
+    pub fn reload(&mut self, configuration: Configuration) -> Result<(), ReloadError> {
         if let Some(what) = self.needs_restart(&configuration) {
-            return Err(format!("a change of {what} takes effect with a restart"));
+            return Err(ReloadError::NeedsRestart(what));
         }
         let site = match self.site(&configuration, self.isolation.as_ref()) {
             Ok(site) => site,
@@ -141,7 +159,7 @@ impl Terminator {
         Ok(())
     }
 
-    /// Where the private keys are that an engine holds.
+    /// Returns the state of the private keys that an engine holds.
     pub fn isolated_keys(&self) -> IsolatedKeys {
         match &self.isolation {
             Some(used) if !used.is_alive() => match isolation(&self.configuration) {
@@ -152,8 +170,8 @@ impl Terminator {
         }
     }
 
-    /// Takes no more connections, and waits for those that are open, for at most the configured time. Returns how many were cut
-    /// off.
+    /// Stops accepting connections, and waits for open ones to end, at most for the configured
+    /// time. Returns the number of connections that were cut off.
     pub fn drain(self) -> usize {
         self.draining.send_replace(true);
         let open = self
@@ -171,33 +189,34 @@ impl Terminator {
         &self,
         configuration: &Configuration,
         isolation: Option<&Isolation>,
-    ) -> Result<Site, String> {
+    ) -> Result<Site, SiteError> {
         let previous = self.site.borrow().clone();
         let log = self.access_log.clone();
         Site::new(configuration, isolation, log, Some(&previous))
     }
 
-    /// An engine that has been started again has forgotten the keys, and takes them anew. If it is the old one, or there is none, `error`
-    /// is what keeps the configuration from being used.
+    /// Makes the site with a new engine: one that has been restarted has lost the keys, and
+    /// receives them again. Returns `error` if the engine is still the same, or if there is none.
     fn site_with_another_engine(
         &mut self,
         configuration: &Configuration,
-        error: String,
-    ) -> Result<Site, String> {
+        error: SiteError,
+    ) -> Result<Site, ReloadError> {
         if self.isolation.as_ref().is_none_or(Isolation::is_alive) {
-            return Err(error);
+            return Err(error.into());
         }
-        let Some(isolation) = isolation(configuration).map_err(|error| error.to_string())? else {
-            return Err(error);
+        let Some(isolation) = isolation(configuration)? else {
+            return Err(error.into());
         };
         let site = self.site(configuration, Some(&isolation))?;
-        let token = isolation.token().map_err(|error| error.to_string())?;
+        let token = isolation.token()?;
         self.isolation = Some(isolation);
         self.tokens.send_replace(Some(token));
         Ok(site)
     }
 
-    /// The first thing in which `configuration` differs from the one in use, and which cannot be changed while it is.
+    /// Returns the first setting that differs from the configuration in use and cannot be changed
+    /// without a restart.
     fn needs_restart(&self, configuration: &Configuration) -> Option<&'static str> {
         let used = &self.configuration;
         let set = |configuration| {
@@ -210,6 +229,7 @@ impl Terminator {
             (used.workers != configuration.workers, "`workers`"),
             (used.user != configuration.user, "`user`"),
             (used.crypto != configuration.crypto, "`crypto`"),
+            (used.lanes != configuration.lanes, "`lanes`"),
             (used.engine != configuration.engine, "`engine`"),
             (used.metrics != configuration.metrics, "`metrics`"),
             (used.access_log != configuration.access_log, "`access_log`"),
@@ -237,12 +257,13 @@ fn isolation(configuration: &Configuration) -> io::Result<Option<Isolation>> {
     }
 }
 
-/// What each event loop computes with. Measures what lanes cost, which takes a few hundred milliseconds.
-fn accelerator(
+/// Prepares the accelerators of an event loop. Measures costs, which takes a few hundred
+/// milliseconds.
+fn accelerators(
     configuration: &Configuration,
     backend: Option<Backend>,
     isolation: Option<&Isolation>,
-) -> io::Result<Option<Accelerator>> {
+) -> io::Result<Option<Accelerators>> {
     let engine = match configuration.crypto {
         Crypto::Slipstream => configuration.engine.as_ref(),
         Crypto::AwsLc => None,
@@ -250,21 +271,21 @@ fn accelerator(
     if backend.is_none() && engine.is_none() {
         return Ok(None);
     }
-    Ok(Some(Accelerator {
+    Ok(Some(Accelerators {
         backend,
-        costs: backend.map(crypto::costs).unwrap_or_default(),
+        measured: crypto::measure(backend),
         engine: engine.map(|engine| engine.socket.clone()),
         token: isolation.map(Isolation::token).transpose()?,
     }))
 }
 
-fn exhibits(
+fn status(
     loops: &[Arc<Metrics>],
     site: &watch::Receiver<Arc<Site>>,
     draining: &watch::Receiver<bool>,
-) -> Exhibits {
+) -> StatusSource {
     let (site, draining) = (site.clone(), draining.clone());
-    Exhibits {
+    StatusSource {
         loops: loops.to_vec(),
         upstreams: Arc::new(move || site.borrow().upstreams.clone()),
         is_ready: Arc::new(move || !*draining.borrow()),

@@ -1,4 +1,4 @@
-//! What a configuration names, and is not there or cannot be used: each problem is made, and named.
+//! Checks of a configuration: each problem is caused and then named.
 
 use std::fs;
 use std::net::TcpListener;
@@ -37,7 +37,7 @@ fn certificates_that_cannot_be_used_are_named() {
     fs::write(site.path("a.pem"), "nonsense").unwrap();
     assert!(
         site.problem()
-            .contains("a.pem: holds no certificate in PEM")
+            .contains("a.pem: contains no certificate in PEM")
     );
     let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
     fs::write(site.path("a.pem"), broken).unwrap();
@@ -45,7 +45,7 @@ fn certificates_that_cannot_be_used_are_named() {
     fs::write(site.path("a.pem"), certificate(&new_key(), -1, 30)).unwrap();
     assert!(
         site.problem()
-            .contains("a.pem: its first certificate is not for the key")
+            .contains("a.pem: its first certificate does not belong to the key")
     );
 }
 
@@ -55,7 +55,7 @@ fn keys_that_cannot_be_used_are_named() {
     write_private(&site.path("a.key"), b"nonsense");
     assert!(
         site.problem()
-            .contains("a.key: holds no private key in PEM")
+            .contains("a.key: contains no private key in PEM")
     );
     let encrypted = new_key().private_key_to_pem_pkcs8_passphrase(Cipher::aes_128_cbc(), b"secret");
     write_private(&site.path("a.key"), &encrypted.unwrap());
@@ -119,7 +119,7 @@ fn a_key_that_the_user_cannot_read_again_is_named() {
         site.problem()
             .contains("a.key: the configured user cannot read this private key")
     );
-    // That one is over when the user has been changed.
+    // The warning is gone once the user has been changed.
     let serving = site.configuration.clone();
     assert_eq!(
         findings(&site.configuration, Some(&serving)).warnings,
@@ -143,7 +143,8 @@ fn ocsp_responses_are_looked_at() {
     ] {
         fs::write(&path, bad).unwrap();
         assert!(
-            site.problem().contains("a.der: is no OCSP response in DER"),
+            site.problem()
+                .contains("a.der: is not an OCSP response in DER"),
             "{bad:?}"
         );
     }
@@ -201,10 +202,7 @@ fn places_that_are_not_there_are_named() {
     site.configuration.listeners[0].client_certificates = None;
 
     site.configuration.listeners[0].service = Service::Files(site.path("absent"));
-    assert!(
-        site.problem()
-            .contains("absent: there is no such folder to serve")
-    );
+    assert!(site.problem().contains("absent: is not a folder"));
     let backend = Backend {
         address: Address::Unix(site.path("app.sock")),
         tls: None,
@@ -214,21 +212,18 @@ fn places_that_are_not_there_are_named() {
 }
 
 #[test]
-fn what_cannot_be_offered_together_is_named() {
+fn settings_that_exclude_each_other_are_named() {
     let mut site = Site::new();
     site.configuration.listeners[0].tls13 = false;
     site.configuration.listeners[0].groups = vec![Group::X25519MlKem768];
-    assert!(
-        site.problem()
-            .contains("X25519MLKEM768 is for TLS 1.3 alone")
-    );
+    assert!(site.problem().contains("X25519MLKEM768 needs TLS 1.3"));
 
     let mut site = Site::new();
     site.configuration.metrics = Some(site.configuration.listeners[0].addresses[0]);
-    assert!(site.problem().contains("is listened at twice"));
+    assert!(site.problem().contains("has two listeners"));
 }
 
-/// A folder with a configuration that has no problem.
+/// Folder with a configuration that has no problem.
 struct Site {
     folder: tempfile::TempDir,
     configuration: Configuration,
@@ -263,7 +258,7 @@ impl Site {
         &mut self.configuration.listeners[0].certificates[0]
     }
 
-    /// The only problem there is.
+    /// Returns the problem; there must be exactly one.
     fn problem(&self) -> String {
         let problems = problems(&self.configuration);
         let [problem] = &problems[..] else {
@@ -279,7 +274,7 @@ fn new_key() -> PKey<Private> {
     PKey::from_ec_key(EcKey::generate(&group).unwrap()).unwrap()
 }
 
-/// Signed by itself, and valid between these days from now.
+/// Returns a self-signed certificate with a validity period in days from now.
 fn certificate(key: &PKey<Private>, from: i64, to: i64) -> Vec<u8> {
     let day = |days: i64| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();

@@ -1,4 +1,4 @@
-//! Configuration files: what is read, and what is refused with which words.
+//! Configuration files: values that are read, and messages for mistakes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use slipstream_terminator::Configuration;
 use slipstream_terminator::configuration::{
     AccessLog, Address, Backend, Balance, CertificateFiles, ClientCertificates, Crypto, Engine,
-    Group, Health, Limits, LogFormat, LogTarget, ProxyProtocol, Service, Upstream, file,
+    Group, Health, HttpLimits, Limits, LogFormat, LogTarget, ProxyProtocol, Service, Upstream,
+    file,
 };
 
 const EVERYTHING: &str = r#"
@@ -102,10 +103,12 @@ fn everything_is_read() {
         handshakes: 100,
         connections_per_second: Some(50),
         handshake_timeout: Duration::from_secs(5),
-        header_timeout: Duration::from_secs(6),
-        idle_timeout: Duration::from_secs(120),
-        header_bytes: 32 * 1024,
-        streams: 64,
+        http: HttpLimits {
+            header_timeout: Duration::from_secs(6),
+            idle_timeout: Duration::from_secs(120),
+            header_bytes: 32 * 1024,
+            streams: 64,
+        },
     };
     assert_eq!(read.limits, limits);
 
@@ -169,7 +172,7 @@ fn everything_is_read() {
     assert!(files.tls12 && files.tls13);
 }
 
-/// What stands before the line under test: four lines.
+/// Text before the line under test: four lines.
 const LISTENER: &str = r#"
 [[listener]]
 listen = "127.0.0.1:8443"
@@ -186,7 +189,7 @@ fn defaults_are_those_of_the_types() {
 }
 
 fn error(text: &str) -> String {
-    file::parse("serve.toml", text).unwrap_err()
+    file::parse("serve.toml", text).unwrap_err().to_string()
 }
 
 #[test]
@@ -238,7 +241,7 @@ fn mistakes_before_the_listeners_are_named_with_line_and_cure() {
         ),
         (
             "[metrics]\nworkers = 2",
-            "the key \"workers\" belongs to the beginning of the file, above the first [section]",
+            "the key \"workers\" must be at the beginning of the file, above the first [section]",
         ),
         (
             "access_log = { path = \"-\", format = \"common\" }",
@@ -280,7 +283,7 @@ fn mistakes_of_a_listener_are_named_with_line_and_cure() {
         (
             tcp,
             "workers = 1",
-            "the key \"workers\" belongs to the beginning of the file, above the first [section]",
+            "the key \"workers\" must be at the beginning of the file, above the first [section]",
         ),
         (
             tcp,
@@ -296,12 +299,12 @@ fn mistakes_of_a_listener_are_named_with_line_and_cure() {
         (
             tcp,
             "groups = [\"P-256\", \"secp256r1\"]",
-            "\"groups\" = \"secp256r1\" stands twice in the list",
+            "\"groups\" = \"secp256r1\" is in the list twice",
         ),
         (
             http,
             "alpn = \"h3\"",
-            "\"alpn\" = \"h3\" must be \"h2\" or \"http/1.1\": nothing else can be answered here",
+            "\"alpn\" = \"h3\" must be \"h2\" or \"http/1.1\": this listener serves HTTP only",
         ),
         (
             tcp,
@@ -326,12 +329,12 @@ fn mistakes_of_a_listener_are_named_with_line_and_cure() {
         (
             tcp,
             "response_timeout = \"1s\"",
-            "\"response_timeout\" = \"1s\" is for backends with http://; for bytes, idle_timeout of [limits] counts",
+            "\"response_timeout\" = \"1s\" is for backends with http://; for bytes there is idle_timeout in [limits]",
         ),
         (
             tcp,
             "health = { interval = \"5s\", path = \"/\" }",
-            "\"path\" = \"/\" is for backends with http://; without it a connection suffices",
+            "\"path\" = \"/\" is for backends with http://: remove it to check connections only",
         ),
         (
             http,
@@ -346,12 +349,12 @@ fn mistakes_of_a_listener_are_named_with_line_and_cure() {
         (
             http,
             "authorities = \"ca.pem\"",
-            "\"authorities\" = \"ca.pem\" is for backends with tls:// or https://; for clients, there is client_certificates",
+            "\"authorities\" = \"ca.pem\" is for backends with tls:// or https://; for clients there is client_certificates",
         ),
         (
             http,
             "root = \"/\"",
-            "\"root\" = \"/\" cannot stand beside \"backends\": remove one of the two",
+            "\"root\" = \"/\" excludes \"backends\": remove one of the two",
         ),
         (
             "root = \"/\"\n",
@@ -361,12 +364,12 @@ fn mistakes_of_a_listener_are_named_with_line_and_cure() {
         (
             "\n",
             "backends = [\"127.0.0.1:80\", \"http://127.0.0.1:80\"]",
-            "\"backends\" = \"http://127.0.0.1:80\" must be as the first one: all with http:// or https://, or none of them",
+            "\"backends\" = \"http://127.0.0.1:80\" must match the first one: all with http:// or https://, or none of them",
         ),
         (
             "\n",
             "backends = [\"127.0.0.1:80\", \"127.0.0.1:80\"]",
-            "\"backends\" = \"127.0.0.1:80\" stands twice in the list",
+            "\"backends\" = \"127.0.0.1:80\" is in the list twice",
         ),
         ("\n", "backends = []", "\"backends\" must not be empty"),
         (
@@ -381,7 +384,7 @@ fn mistakes_of_a_listener_are_named_with_line_and_cure() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_keys_are_named() {
     for (text, expected) in [
         (
             "",
@@ -407,18 +410,17 @@ fn what_is_missing_is_named() {
         assert_eq!(error(text), format!("serve.toml:{expected}"));
     }
     let engine = format!("crypto = \"aws-lc\"\n[engine]\n{LISTENER}root = \"/\"");
-    assert!(
-        error(&engine)
-            .starts_with("serve.toml:1: \"crypto\" = \"aws-lc\" leaves nothing to an engine")
-    );
+    assert!(error(&engine).starts_with("serve.toml:1: \"crypto\" = \"aws-lc\" uses no engine"));
     let twice = format!("{LISTENER}root = \"/\"\n{LISTENER}root = \"/\"\n");
     assert_eq!(
         error(&twice),
-        "serve.toml:8: \"listen\" = \"127.0.0.1:8443\" is listened at already: remove one of the two"
+        "serve.toml:8: \"listen\" = \"127.0.0.1:8443\" is the address of another listener: remove one of the two"
     );
     assert!(error("workers = 1\nworkers = 2").starts_with("serve.toml:2: "));
     assert!(error("a = [").starts_with("serve.toml:1: "));
-    let absent = file::read(Path::new("/absent/serve.toml")).unwrap_err();
+    let absent = file::read(Path::new("/absent/serve.toml"))
+        .unwrap_err()
+        .to_string();
     assert!(
         absent.starts_with("/absent/serve.toml: cannot be read"),
         "{absent}"
@@ -444,12 +446,12 @@ fn the_files_of_a_reload_are_listed() {
 
 proptest! {
     #[test]
-    fn whatever_is_read_nothing_panics(text in any::<String>()) {
+    fn any_text_is_read_without_a_panic(text in any::<String>()) {
         let _ = file::parse("x", &text);
     }
 
     #[test]
-    fn whatever_a_value_is_changed_to_nothing_panics(
+    fn any_value_is_read_without_a_panic(
         line in 0..EVERYTHING.lines().count(),
         value in prop_oneof![
             any::<String>().prop_map(|text| format!("{text:?}")),
@@ -466,6 +468,7 @@ proptest! {
             })
             .collect();
         if let Err(error) = file::parse("x", &lines.join("\n")) {
+            let error = error.to_string();
             prop_assert!(error.starts_with("x:") && !error.contains('\n'), "{error}");
         }
     }

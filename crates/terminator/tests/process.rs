@@ -1,4 +1,5 @@
-//! What belongs to a whole process: rights that are dropped, sockets that systemd passes. Each test runs in a child of its own.
+//! Functions that affect the whole process: dropped privileges and sockets of systemd. Each test
+//! runs in a child process.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +9,8 @@ use std::process::{Command, Output, Stdio};
 
 use slipstream_terminator::operations::{privileges, systemd};
 
-/// Standard input becomes the first descriptor that systemd passes, for the process that the shell becomes.
+/// Makes standard input the first descriptor that systemd passes, for the process that replaces the
+/// shell.
 const PASS_INPUT: &str = "export LISTEN_PID=$$ LISTEN_FDS=1; exec 3<&0 </dev/null;";
 
 #[test]
@@ -28,7 +30,7 @@ fn child_takes_sockets() {
     let listeners = systemd::listeners().unwrap();
     assert_eq!(listeners.len(), 1);
     listeners[0].accept().unwrap();
-    // There was one client: another call would wait, if it could.
+    // There was one client only, so a blocking call would never return.
     let error = listeners[0].accept().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
     assert!(systemd::listeners().unwrap().is_empty());
@@ -49,7 +51,7 @@ fn a_descriptor_that_is_no_listener_is_refused() {
 fn child_refuses_sockets() {
     let error = systemd::listeners().unwrap_err().to_string();
     assert!(
-        error.contains("descriptor 3 from systemd is no listening TCP socket"),
+        error.contains("descriptor 3 from systemd is not a listening TCP socket"),
         "{error}"
     );
 }
@@ -126,11 +128,12 @@ fn child_drops_rights() {
     );
     let error = privileges::drop_to("root").unwrap_err().to_string();
     assert!(error.contains("cannot become user \"root\""), "{error}");
-    // Who runs as the user already has nothing to change.
+    // A process of that user has nothing to change.
     privileges::drop_to("nobody").unwrap();
 }
 
-/// Runs a test of this file that is ignored otherwise, in a process for which the shell has done `setup`.
+/// Runs an otherwise ignored test of this file, in a process for which the shell has executed
+/// `setup`.
 fn run(test: &str, setup: &str, input: Stdio) -> Output {
     let script = format!("{setup} exec \"$0\" --ignored --exact {test} --nocapture");
     Command::new("sh")

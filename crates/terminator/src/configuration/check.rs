@@ -1,4 +1,4 @@
-//! Whether what a configuration names is there.
+//! Checks of the files, users and addresses that a configuration names.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,24 +17,26 @@ use crate::operations::privileges::{User, may_bind};
 
 mod certificates;
 
-/// What has been found. Each entry is a line that names the cure.
+/// Problems of a configuration. Each entry is one line that names the remedy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
 pub struct Findings {
-    /// What keeps the configuration from being used.
+    /// Problems that make the configuration unusable.
     pub errors: Vec<String>,
-    /// What would surprise, though it can be used.
+    /// Problems that the configuration can be used with, but would surprise.
     pub warnings: Vec<String>,
 }
 
-/// Everything that keeps `configuration` from being used, or would surprise: files that cannot be read, certificates without
-/// a key, users that do not exist.
+/// Returns all problems of `configuration`: unreadable files, certificates without their key,
+/// missing users and the like.
 pub fn problems(configuration: &Configuration) -> Vec<String> {
     let Findings { errors, warnings } = findings(configuration, None);
     [errors, warnings].concat()
 }
 
-/// The same, errors and warnings apart. With a configuration that this process is `serving` already, what was done once and for all is
-/// not asked again: the user has been changed, and addresses have been bound.
+/// Returns the same, with errors and warnings apart. If this process is already `serving` a
+/// configuration, checks for the user and for bound addresses are left out: the user has been
+/// changed, and the addresses are bound.
 pub fn findings(configuration: &Configuration, serving: Option<&Configuration>) -> Findings {
     let mut findings = Findings::default();
     findings.check_addresses(configuration, serving);
@@ -65,13 +67,13 @@ impl Findings {
 
     fn check_addresses(&mut self, configuration: &Configuration, serving: Option<&Configuration>) {
         let bound: HashSet<SocketAddr> = serving.into_iter().flat_map(addresses).collect();
-        // Sockets that systemd has bound need no right.
+        // Sockets bound by systemd need no privilege.
         let is_activated = std::env::var_os("LISTEN_FDS").is_some();
         let mut seen = HashSet::new();
         for address in addresses(configuration) {
             if !seen.insert(address) {
                 self.error(format!(
-                    "{address} is listened at twice: remove one of the two"
+                    "{address} has two listeners: remove one of the two"
                 ));
             } else if !bound.contains(&address) && !is_activated && !may_bind(address.port()) {
                 self.error(format!(
@@ -146,7 +148,7 @@ impl Findings {
         let at = at.map_or_else(String::new, SocketAddr::to_string);
         if listener.tls12 && !listener.tls13 && listener.groups == [Group::X25519MlKem768] {
             self.error(format!(
-                "{at}: X25519MLKEM768 is for TLS 1.3 alone: add \"X25519\" to groups, or \"1.3\" to versions"
+                "{at}: X25519MLKEM768 needs TLS 1.3: add \"X25519\" to groups, or \"1.3\" to versions"
             ));
         }
         for files in &listener.certificates {
@@ -165,7 +167,7 @@ impl Findings {
         let shown = root.display();
         if !root.is_dir() {
             self.error(format!(
-                "{shown}: there is no such folder to serve: `mkdir {shown}`, or change root"
+                "{shown}: is not a folder: `mkdir {shown}`, or change root"
             ));
         } else if let Err(error) = access(root, Access::READ_OK | Access::EXEC_OK) {
             self.error(format!(
@@ -191,7 +193,8 @@ impl Findings {
         }
     }
 
-    /// A key that everybody can read is none. One that `user` cannot read is lost with the next reload.
+    /// Warns about a key that everybody can read, and about one that `user` could not read again at
+    /// the next reload.
     fn check_key_rights(&mut self, key: &Path, user: Option<&User>) {
         let Ok(metadata) = fs::metadata(key) else {
             return;

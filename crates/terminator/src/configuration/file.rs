@@ -1,47 +1,78 @@
-//! The configuration file.
+//! Configuration file.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::section::{Problem, Section, Value};
 use super::{
-    AccessLog, Address, Configuration, Crypto, Engine, Limits, LogFormat, LogTarget, Service,
-    listener, values,
+    AccessLog, Address, Configuration, Crypto, Engine, Lanes, Limits, LogFormat, LogTarget,
+    Service, listener, values,
 };
 
-/// A configuration file is written by people; what is longer is another file that was named by mistake.
-const LONGEST_FILE: u64 = 16 * 1024 * 1024;
+/// A longer file was named by mistake.
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// More than any machine has, and few enough to be counted in any type.
-const MANY: usize = 1 << 24;
+/// More than any machine has, and small enough for every integer type.
+const MAX_COUNT: usize = 1 << 24;
 
-/// Reads the configuration file at `path`. Relative paths in it start from its folder.
+/// Error of a configuration file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The file cannot be read.
+    #[error("{file}: cannot be read: {source}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The file is longer than a configuration can be.
+    #[error("{0}: cannot be read: it is too long for a configuration file")]
+    TooLong(String),
+    /// A line of the file is wrong.
+    #[error("{file}:{line}: {problem}")]
+    Invalid {
+        /// The file.
+        file: String,
+        /// The number of the line; the first one is 1.
+        line: usize,
+        /// The mistake and the remedy.
+        problem: String,
+    },
+}
+
+/// Reads the configuration file at `path`. Relative paths in it are relative to its folder.
 ///
 /// # Errors
-/// If it cannot be read; what is wrong in it, with the line and the cure.
-pub fn read(path: &Path) -> Result<Configuration, String> {
+/// Returns an error if the file cannot be read, or names the line that is wrong and the remedy.
+pub fn read(path: &Path) -> Result<Configuration, FileError> {
     let name = path.display().to_string();
-    let cannot = |error: &dyn std::fmt::Display| format!("{name}: cannot be read: {error}");
-    let length = fs::metadata(path).map_err(|error| cannot(&error))?.len();
-    if length > LONGEST_FILE {
-        return Err(cannot(&"it is too long for a configuration file"));
+    let unreadable = |source| FileError::Unreadable {
+        file: name.clone(),
+        source,
+    };
+    if fs::metadata(path).map_err(unreadable)?.len() > MAX_FILE_BYTES {
+        return Err(FileError::TooLong(name));
     }
-    let text = fs::read_to_string(path).map_err(|error| cannot(&error))?;
+    let text = fs::read_to_string(path).map_err(unreadable)?;
     let mut configuration = parse(&name, &text)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     resolve(&mut configuration, folder);
     Ok(configuration)
 }
 
-/// Reads the text of a configuration file. `name` is what messages call it. Relative paths are left as they are.
+/// Parses the text of a configuration file that messages call `name`. Relative paths are kept as
+/// they are.
 ///
 /// # Errors
-/// What is wrong, with the file, the line and the cure.
-pub fn parse(name: &str, text: &str) -> Result<Configuration, String> {
-    configuration(text).map_err(|problem| problem.message(name, text))
+/// Returns an error that names the line that is wrong and the remedy.
+pub fn parse(name: &str, text: &str) -> Result<Configuration, FileError> {
+    configuration(text).map_err(|problem| problem.in_file(name, text))
 }
 
-/// Has all relative paths of `configuration` start from `folder`.
+/// Resolves relative paths of `configuration` against `folder`.
 fn resolve(configuration: &mut Configuration, folder: &Path) {
     let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
     if let Some(engine) = &mut configuration.engine {
@@ -81,6 +112,7 @@ const ROOT: &[&str] = &[
     "workers",
     "user",
     "crypto",
+    "lanes",
     "drain_timeout",
     "watch",
     "tickets",
@@ -91,11 +123,13 @@ const ROOT: &[&str] = &[
     "listener",
 ];
 
-/// Keys of the root that are no tables: they are easily written below a table, and then belong to it.
+/// Keys of the top level that are not tables. Written below a table header by mistake, they would
+/// belong to that table.
 pub(super) const ROOT_VALUES: &[&str] = &[
     "workers",
     "user",
     "crypto",
+    "lanes",
     "drain_timeout",
     "watch",
     "tickets",
@@ -121,6 +155,9 @@ fn configuration(text: &str) -> Result<Configuration, Problem> {
             ("aws-lc", Crypto::AwsLc),
         ])?;
     }
+    root.read("lanes", &mut made.lanes, |value| {
+        value.choice(&[("auto", Lanes::Auto), ("off", Lanes::Off)])
+    })?;
     root.read(
         "drain_timeout",
         &mut made.drain_timeout,
@@ -144,7 +181,7 @@ fn configuration(text: &str) -> Result<Configuration, Problem> {
     })?;
     root.read("limits", &mut made.limits, limits)?;
     if let (Some(position), Crypto::AwsLc, Some(_)) = (crypto_position, made.crypto, &made.engine) {
-        let text = "\"crypto\" = \"aws-lc\" leaves nothing to an engine: remove it, or the section [engine]";
+        let text = "\"crypto\" = \"aws-lc\" uses no engine: remove it, or the section [engine]";
         return Err(Problem::new(position, text));
     }
 
@@ -197,12 +234,12 @@ fn limits(value: Value<'_>) -> Result<Limits, Problem> {
     ];
     let mut section = value.section("[limits]", KEYS, ROOT_VALUES)?;
     let mut limits = Limits::default();
-    let small = |value: Value<'_>| value.number(1, MANY).map(|number| number as u32);
+    let small = |value: Value<'_>| value.number(1, MAX_COUNT).map(|number| number as u32);
     section.read("connections", &mut limits.connections, |value| {
-        value.number(1, MANY)
+        value.number(1, MAX_COUNT)
     })?;
     section.read("handshakes", &mut limits.handshakes, |value| {
-        value.number(1, MANY)
+        value.number(1, MAX_COUNT)
     })?;
     section.read(
         "connections_per_second",
@@ -214,16 +251,13 @@ fn limits(value: Value<'_>) -> Result<Limits, Problem> {
         &mut limits.handshake_timeout,
         Value::duration,
     )?;
-    section.read(
-        "header_timeout",
-        &mut limits.header_timeout,
-        Value::duration,
-    )?;
-    section.read("idle_timeout", &mut limits.idle_timeout, Value::duration)?;
-    section.read("header_bytes", &mut limits.header_bytes, |value| {
-        // hyper reads no header of HTTP/1 into less than 8 KiB.
+    let http = &mut limits.http;
+    section.read("header_timeout", &mut http.header_timeout, Value::duration)?;
+    section.read("idle_timeout", &mut http.idle_timeout, Value::duration)?;
+    section.read("header_bytes", &mut http.header_bytes, |value| {
+        // hyper needs a buffer of 8 KiB for an HTTP/1 header.
         value.size(8 * 1024, 16 * 1024 * 1024)
     })?;
-    section.read("streams", &mut limits.streams, small)?;
+    section.read("streams", &mut http.streams, small)?;
     Ok(limits)
 }

@@ -10,7 +10,7 @@ use super::{
     Service, Upstream,
 };
 
-/// Reads a `[[listener]]`. `taken` are the addresses that others listen at.
+/// Reads a `[[listener]]`. `taken` are the addresses of other listeners.
 pub(super) fn read(value: Value<'_>, taken: &mut Vec<SocketAddr>) -> Result<Listener, Problem> {
     const KEYS: &[&str] = &[
         "listen",
@@ -40,7 +40,7 @@ pub(super) fn read(value: Value<'_>, taken: &mut Vec<SocketAddr>) -> Result<List
         let address =
             values::listen(value.text("\"0.0.0.0:443\"")?).map_err(|error| value.problem(error))?;
         if taken.contains(&address) {
-            return Err(value.problem("is listened at already: remove one of the two"));
+            return Err(value.problem("is the address of another listener: remove one of the two"));
         }
         taken.push(address);
         addresses.push(address);
@@ -70,7 +70,7 @@ pub(super) fn read(value: Value<'_>, taken: &mut Vec<SocketAddr>) -> Result<List
             let group =
                 values::group(value.text("\"X25519\"")?).map_err(|error| value.problem(error))?;
             if groups.contains(&group) {
-                return Err(value.problem("stands twice in the list"));
+                return Err(value.problem("is in the list twice"));
             }
             groups.push(group);
         }
@@ -119,7 +119,7 @@ fn alpn(value: Value<'_>, is_http: bool) -> Result<String, Problem> {
         "" => Err("must not be empty".to_owned()),
         text if text.len() > 255 => Err("must have at most 255 bytes".to_owned()),
         text if is_http && !["h2", "http/1.1"].contains(&text) => {
-            Err("must be \"h2\" or \"http/1.1\": nothing else can be answered here".to_owned())
+            Err("must be \"h2\" or \"http/1.1\": this listener serves HTTP only".to_owned())
         }
         text => Ok(text.to_owned()),
     })
@@ -136,8 +136,8 @@ fn client_certificates(value: Value<'_>) -> Result<ClientCertificates, Problem> 
     Ok(clients)
 }
 
-/// Keys that say something of backends.
-const OF_BACKENDS: &[&str] = &[
+/// Keys that apply to backends only.
+const BACKEND_KEYS: &[&str] = &[
     "proxy_protocol",
     "balance",
     "connect_timeout",
@@ -152,7 +152,7 @@ fn service(section: &mut Section<'_>) -> Result<Service, Problem> {
     let value = match (section.take("backends"), section.take("root")) {
         (Some(backends), None) => backends,
         (None, Some(root)) => {
-            for key in OF_BACKENDS {
+            for key in BACKEND_KEYS {
                 if let Some(value) = section.take(key) {
                     return Err(
                         value.problem("is for backends, and this listener has a root: remove it")
@@ -162,7 +162,7 @@ fn service(section: &mut Section<'_>) -> Result<Service, Problem> {
             return root.path().map(Service::Files);
         }
         (Some(_), Some(root)) => {
-            return Err(root.problem("cannot stand beside \"backends\": remove one of the two"));
+            return Err(root.problem("excludes \"backends\": remove one of the two"));
         }
         (None, None) => {
             let text = "[[listener]] lacks \"backends\" or \"root\", such as backends = [\"127.0.0.1:3128\"]";
@@ -186,15 +186,15 @@ fn backends(value: Value<'_>) -> Result<(Content, Vec<Backend>), Problem> {
             values::backend(value.text(example)?).map_err(|error| value.problem(error))?;
         if *expected.get_or_insert(content) != content {
             return Err(value.problem(
-                "must be as the first one: all with http:// or https://, or none of them",
+                "must match the first one: all with http:// or https://, or none of them",
             ));
         }
         if backends.contains(&backend) {
-            return Err(value.problem("stands twice in the list"));
+            return Err(value.problem("is in the list twice"));
         }
         backends.push(backend);
     }
-    // The list was not empty.
+    // An empty list has been refused before.
     Ok((expected.unwrap_or(Content::Bytes), backends))
 }
 
@@ -225,7 +225,7 @@ fn upstream(
         |value| match content {
             Content::Http => value.duration(),
             Content::Bytes => Err(value.problem(
-                "is for backends with http://; for bytes, idle_timeout of [limits] counts",
+                "is for backends with http://; for bytes there is idle_timeout in [limits]",
             )),
         },
     )?;
@@ -247,7 +247,7 @@ fn upstream(
             .all(|backend| backend.tls.is_none())
         {
             return Err(value.problem(
-                "is for backends with tls:// or https://; for clients, there is client_certificates",
+                "is for backends with tls:// or https://; for clients there is client_certificates",
             ));
         }
         upstream.authorities = Some(value.path()?);
@@ -265,7 +265,7 @@ fn health(value: Value<'_>, content: Content) -> Result<Health, Problem> {
     section.read("path", &mut health.path, |value| {
         if content == Content::Bytes {
             return Err(
-                value.problem("is for backends with http://; without it a connection suffices")
+                value.problem("is for backends with http://: remove it to check connections only")
             );
         }
         value.parse("\"/healthz\"", |text| {

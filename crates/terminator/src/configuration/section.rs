@@ -1,20 +1,22 @@
-//! Tables of TOML whose keys are known, with the place of everything that is wrong.
+//! TOML tables with known keys, in which every mistake has a position.
 //!
-//! serde would read a table in fewer lines, but its messages name neither the key that a value belongs to nor what may have
-//! been meant, and a value that may be a string or a list has no message at all.
+//! serde would need fewer lines, but its messages name neither the key of a value nor the key that
+//! was probably meant, and there is no message for a value that may be a string or a list.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::file::FileError;
 use super::values;
 
-/// From this likeness on, from 0 to 1, an unknown key is taken for a misspelt one.
-const LIKENESS: f64 = 0.8;
+/// Similarity, from 0 to 1, at which an unknown key counts as misspelt.
+const MIN_SIMILARITY: f64 = 0.8;
 
-/// What is wrong, and where.
+/// Mistake and its position.
 #[derive(Debug)]
 pub(super) struct Problem {
     position: usize,
@@ -27,15 +29,18 @@ impl Problem {
         Self { position, text }
     }
 
-    /// The message for people, of a file that is called `name` and has this content.
-    pub(super) fn message(&self, name: &str, content: &str) -> String {
+    /// Returns the error for a file that is called `name` and has this content.
+    pub(super) fn in_file(self, name: &str, content: &str) -> FileError {
         let before = content.as_bytes().iter().take(self.position);
-        let line = 1 + before.filter(|byte| **byte == b'\n').count();
-        format!("{name}:{line}: {}", self.text)
+        FileError::Invalid {
+            file: name.to_owned(),
+            line: 1 + before.filter(|byte| **byte == b'\n').count(),
+            problem: self.text,
+        }
     }
 }
 
-/// A table, some of whose keys have been taken out.
+/// Table whose keys are taken out one by one.
 pub(super) struct Section<'a> {
     position: usize,
     name: &'static str,
@@ -44,7 +49,7 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// The whole file.
+    /// Parses the whole file.
     pub(super) fn root(content: &'a str, known: &'static [&'static str]) -> Result<Self, Problem> {
         let table = DeTable::parse(content).map_err(|error| {
             let position = error.span().map_or(0, |span| span.start);
@@ -53,7 +58,8 @@ impl<'a> Section<'a> {
         Self::new(0, "the file", table.into_inner(), known, &[])
     }
 
-    /// `elsewhere` are keys that are easily written into this table, though they belong to the beginning of the file.
+    /// Makes a section of a table. `elsewhere` are keys of the top level that are easily written
+    /// into this table by mistake.
     fn new(
         position: usize,
         name: &'static str,
@@ -68,7 +74,7 @@ impl<'a> Section<'a> {
             if !known.contains(&key.as_ref()) {
                 let text = if elsewhere.contains(&key.as_ref()) {
                     format!(
-                        "the key \"{key}\" belongs to the beginning of the file, above the first [section]"
+                        "the key \"{key}\" must be at the beginning of the file, above the first [section]"
                     )
                 } else {
                     unknown_key(&key, known)
@@ -79,7 +85,7 @@ impl<'a> Section<'a> {
             let value = Value::new(format!("\"{key}\""), value);
             entries.push((place, Ok((key.into_owned(), value))));
         }
-        // The table is sorted by keys; the first mistake in the file is the one to tell of.
+        // The table is sorted by key. The first mistake in the file is reported.
         entries.sort_by_key(|(place, _)| *place);
         let entries: Result<_, Problem> = entries
             .into_iter()
@@ -93,21 +99,21 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Takes the value of `key` out, if it is there.
+    /// Takes out the value of `key` if it is there.
     pub(super) fn take(&mut self, key: &str) -> Option<Value<'a>> {
         debug_assert!(self.known.contains(&key), "{key} would be refused");
         let index = self.entries.iter().position(|(name, _)| name == key)?;
         Some(self.entries.swap_remove(index).1)
     }
 
-    /// Takes the value of `key` out, which must be there.
+    /// Takes out the value of `key`, which must be there.
     pub(super) fn require(&mut self, key: &str, example: &str) -> Result<Value<'a>, Problem> {
         self.take(key).ok_or_else(|| {
             self.problem(format!("{} lacks \"{key}\", such as {example}", self.name))
         })
     }
 
-    /// Takes the value of `key` out, and has `read` put it into `place` if it is there.
+    /// Takes out the value of `key` if it is there, and stores the result of `read` in `place`.
     pub(super) fn read<T>(
         &mut self,
         key: &str,
@@ -120,7 +126,7 @@ impl<'a> Section<'a> {
         Ok(())
     }
 
-    /// Something is wrong with the table as a whole.
+    /// Returns a mistake of the whole table.
     pub(super) fn problem(&self, text: impl Into<String>) -> Problem {
         Problem::new(self.position, text)
     }
@@ -130,16 +136,19 @@ fn unknown_key(key: &str, known: &[&str]) -> String {
     let like = known
         .iter()
         .map(|known| (strsim::jaro_winkler(key, known), known))
-        .filter(|(likeness, _)| *likeness >= LIKENESS)
+        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
         .max_by(|(one, _), (other, _)| one.total_cmp(other));
     let shown = key.escape_debug();
     match like {
         Some((_, like)) => format!("unknown key \"{shown}\", did you mean \"{like}\"?"),
-        None => format!("unknown key \"{shown}\"; here may be {}", known.join(", ")),
+        None => format!(
+            "unknown key \"{shown}\": known here are {}",
+            known.join(", ")
+        ),
     }
 }
 
-/// A value, and what messages call it.
+/// Value, and its name in messages.
 pub(super) struct Value<'a> {
     name: String,
     position: usize,
@@ -159,8 +168,8 @@ impl<'a> Value<'a> {
         self.position
     }
 
-    /// What is wrong with it, in words that follow its name.
-    pub(super) fn problem(&self, text: impl std::fmt::Display) -> Problem {
+    /// Returns a mistake. `text` follows the name of the value.
+    pub(super) fn problem(&self, text: impl Display) -> Problem {
         let shown = match &self.value {
             DeValue::String(text) => format!(" = \"{}\"", text.escape_debug()),
             DeValue::Integer(number) => format!(" = {number}"),
@@ -176,16 +185,16 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What `read` makes of its text.
-    pub(super) fn parse<T>(
+    /// Applies `read` to the text of the value.
+    pub(super) fn parse<T, E: Display>(
         self,
         example: &str,
-        read: impl FnOnce(&str) -> Result<T, String>,
+        read: impl FnOnce(&str) -> Result<T, E>,
     ) -> Result<T, Problem> {
         read(self.text(example)?).map_err(|error| self.problem(error))
     }
 
-    /// One of a few words.
+    /// Returns the choice that the value names.
     pub(super) fn choice<T: Copy>(self, choices: &[(&str, T)]) -> Result<T, Problem> {
         let text = match &self.value {
             DeValue::String(text) => text.as_ref(),
@@ -204,13 +213,13 @@ impl<'a> Value<'a> {
     pub(super) fn path(self) -> Result<PathBuf, Problem> {
         self.parse("\"/etc/slipstream/file\"", |text| match text {
             "" => Err("must not be empty".to_owned()),
-            // A file cannot have such a name, and the system's own message would not say where it comes from.
+            // No file has such a name, and the error of the system would not name the key.
             text if text.contains('\0') => Err("must not contain a zero byte".to_owned()),
             text => Ok(PathBuf::from(text)),
         })
     }
 
-    /// A time that is not 0.
+    /// Reads a time other than 0.
     pub(super) fn duration(self) -> Result<Duration, Problem> {
         let position = self.position;
         let name = self.name.clone();
@@ -227,7 +236,7 @@ impl<'a> Value<'a> {
         self.parse("\"30s\"", values::duration)
     }
 
-    /// A number of bytes, written as a number or as `"64k"`.
+    /// Reads a number of bytes, written as a number or as `"64k"`.
     pub(super) fn size(self, least: usize, most: usize) -> Result<usize, Problem> {
         let bytes = match &self.value {
             DeValue::Integer(_) => return self.number(least, most),
@@ -262,7 +271,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The entries of a list that must not be empty.
+    /// Returns the entries of a list, which must not be empty.
     pub(super) fn list(self) -> Result<Vec<Value<'a>>, Problem> {
         match self.value {
             DeValue::Array(list) if list.is_empty() => Err(Problem::new(
@@ -277,7 +286,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The entries of a list that must not be empty, or one that stands alone.
+    /// Returns the entries of a list, which must not be empty, or a single value.
     pub(super) fn list_or_one(self) -> Result<Vec<Value<'a>>, Problem> {
         match self.value {
             DeValue::Array(_) => self.list(),
@@ -285,7 +294,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A table that has no other keys than these.
+    /// Returns a table that has no keys but these.
     pub(super) fn section(
         self,
         name: &'static str,

@@ -1,4 +1,4 @@
-//! Values as people write them, in the file and on the command line.
+//! Values in the notation of the configuration file and of the command line.
 //!
 //! Errors say what a value must be, in words that follow its name: `must be a time such as "30s"`.
 
@@ -10,46 +10,111 @@ use rustls::pki_types::ServerName;
 
 use super::{Address, Backend, Group, Network};
 
-/// The longest time that can be given: a year. Sums of two of them fit any clock.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Longest time: a year. The sum of two still fits every clock.
+const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A time: a whole number and `ms`, `s`, `m` or `h`.
+/// Error of a malformed value. Its text follows the name of the value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ValueError {
+    /// The value is not a time.
+    #[error("must be a time such as \"30s\", with ms, s, m or h")]
+    Duration,
+    /// The time is longer than a year.
+    #[error("must be at most a year, \"8760h\"")]
+    TooLong,
+    /// The value is not a number of bytes.
+    #[error("must be a size such as \"64k\", in bytes or with k or m")]
+    Size,
+    /// The port is 0.
+    #[error("must have a port from 1 to 65535, such as \"0.0.0.0:443\"")]
+    PortZero,
+    /// The value is an address without a port.
+    #[error("lacks a port, such as \"{host}:443\"")]
+    MissingPort {
+        /// The address, in brackets if it is one of IPv6.
+        host: String,
+    },
+    /// The value is a port without an address.
+    #[error(
+        "must have an address: \"0.0.0.0:{port}\" for all of IPv4, \"[::]:{port}\" for all of IPv6"
+    )]
+    MissingAddress {
+        /// The port.
+        port: u16,
+    },
+    /// The value is not an address with a port.
+    #[error(
+        "must be an address with a port from 1 to 65535, such as \"0.0.0.0:443\" or \"[::]:443\""
+    )]
+    Listen,
+    /// The value is not a range of addresses.
+    #[error("must be a range of addresses such as \"10.0.0.0/8\"")]
+    Network,
+    /// The prefix is longer than an address.
+    #[error("must have a prefix of at most {longest} bits")]
+    Prefix {
+        /// The number of bits of an address.
+        longest: u8,
+    },
+    /// The value is not a group that is offered.
+    #[error("must be one of {}", Group::ALL.map(Group::name).join(", "))]
+    Group,
+    /// The scheme of a backend is unknown.
+    #[error(
+        "has the unknown scheme \"{0}\"; \"host:port\" and \"tls://host:port\" forward bytes, \
+         \"http://host:port\" and \"https://host:port\" forward requests"
+    )]
+    Scheme(String),
+    /// A backend is a Unix socket without a path.
+    #[error("lacks the path of its socket, such as \"unix:/run/app.sock\"")]
+    MissingPath,
+    /// A backend is a Unix socket, and has TLS.
+    #[error("cannot have TLS over a Unix socket, where there is no name to verify; leave TLS out")]
+    TlsOverUnixSocket,
+    /// The value is not a host with a port.
+    #[error(
+        "must be a host with a port, such as \"127.0.0.1:8080\", or \"unix:/run/app.sock\"; \
+         a path cannot be given"
+    )]
+    Backend,
+}
+
+/// Parses a time: an integer and `ms`, `s`, `m` or `h`.
 ///
 /// # Errors
-/// If it is none, or longer than a year.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "must be a time such as \"30s\", with ms, s, m or h".to_owned();
-    let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
+/// Returns an error if `text` is not a time, or is longer than a year.
+pub fn duration(text: &str) -> Result<Duration, ValueError> {
+    let (number, unit) = number_and_unit(text).ok_or(ValueError::Duration)?;
     let milliseconds = match unit {
         "ms" => Some(number),
         "s" => number.checked_mul(1000),
         "m" => number.checked_mul(60 * 1000),
         "h" => number.checked_mul(60 * 60 * 1000),
-        _ => return Err(wrong()),
+        _ => return Err(ValueError::Duration),
     };
     match milliseconds.map(Duration::from_millis) {
-        Some(duration) if duration <= LONGEST => Ok(duration),
-        _ => Err("must be at most a year, \"8760h\"".to_owned()),
+        Some(duration) if duration <= MAX_DURATION => Ok(duration),
+        _ => Err(ValueError::TooLong),
     }
 }
 
-/// A number of bytes, with `k` or `m` for multiples of 1024 and 1048576.
+/// Parses a number of bytes. `k` and `m` multiply by 1024 and 1048576.
 ///
 /// # Errors
-/// If it is none.
-pub fn size(text: &str) -> Result<usize, String> {
-    let wrong = || "must be a size such as \"64k\", in bytes or with k or m".to_owned();
-    let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
+/// Returns an error if `text` is not a number of bytes.
+pub fn size(text: &str) -> Result<usize, ValueError> {
+    let (number, unit) = number_and_unit(text).ok_or(ValueError::Size)?;
     let factor = match unit {
         "" => 1,
         "k" | "K" => 1024,
         "m" | "M" => 1024 * 1024,
-        _ => return Err(wrong()),
+        _ => return Err(ValueError::Size),
     };
     number
         .checked_mul(factor)
         .and_then(|bytes| usize::try_from(bytes).ok())
-        .ok_or_else(wrong)
+        .ok_or(ValueError::Size)
 }
 
 fn number_and_unit(text: &str) -> Option<(u64, &str)> {
@@ -58,22 +123,20 @@ fn number_and_unit(text: &str) -> Option<(u64, &str)> {
     Some((number, unit))
 }
 
-/// Where to listen: an address and a port.
+/// Parses an address and a port to listen at.
 ///
 /// # Errors
-/// If it is none, with what would be one.
-pub fn listen(text: &str) -> Result<SocketAddr, String> {
+/// Returns an error with a correct example.
+pub fn listen(text: &str) -> Result<SocketAddr, ValueError> {
     match text.parse::<SocketAddr>() {
-        Ok(address) if address.port() == 0 => {
-            Err("must have a port from 1 to 65535, such as \"0.0.0.0:443\"".to_owned())
-        }
+        Ok(address) if address.port() == 0 => Err(ValueError::PortZero),
         Ok(address) => Ok(address),
-        Err(_) => Err(listen_cure(text)),
+        Err(_) => Err(listen_error(text)),
     }
 }
 
-/// What somebody may have meant who wrote `text`.
-fn listen_cure(text: &str) -> String {
+/// Guesses the intended address.
+fn listen_error(text: &str) -> ValueError {
     let port = text.rsplit(':').next().unwrap_or(text);
     if text.parse::<IpAddr>().is_ok() {
         let host = if text.contains(':') {
@@ -81,51 +144,45 @@ fn listen_cure(text: &str) -> String {
         } else {
             text.to_owned()
         };
-        return format!("lacks a port, such as \"{host}:443\"");
+        return ValueError::MissingPort { host };
     }
     let is_any = matches!(text.strip_suffix(port), Some("" | ":" | "*:"));
     match port.parse::<u16>() {
-        Ok(port) if is_any && port > 0 => format!(
-            "must have an address: \"0.0.0.0:{port}\" for all of IPv4, \"[::]:{port}\" for all of IPv6"
-        ),
-        _ => {
-            "must be an address with a port from 1 to 65535, such as \"0.0.0.0:443\" or \"[::]:443\""
-                .to_owned()
-        }
+        Ok(port) if is_any && port > 0 => ValueError::MissingAddress { port },
+        _ => ValueError::Listen,
     }
 }
 
-/// A range of addresses, such as `10.0.0.0/8`, or a single one.
+/// Parses a range of addresses, such as `10.0.0.0/8`, or a single address.
 ///
 /// # Errors
-/// If it is none.
-pub fn network(text: &str) -> Result<Network, String> {
-    let wrong = || "must be a range of addresses such as \"10.0.0.0/8\"".to_owned();
+/// Returns an error if `text` is neither.
+pub fn network(text: &str) -> Result<Network, ValueError> {
     let (address, prefix) = match text.split_once('/') {
         Some((address, prefix)) => (address, Some(prefix)),
         None => (text, None),
     };
-    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let address: IpAddr = address.parse().map_err(|_| ValueError::Network)?;
     let longest = if address.is_ipv4() { 32 } else { 128 };
     let prefix = match prefix {
-        // `+8` is a number to Rust, and a typing error to everybody else.
+        // `parse` would accept `+8`.
         Some(prefix) if prefix.bytes().all(|byte| byte.is_ascii_digit()) => {
-            prefix.parse().map_err(|_| wrong())?
+            prefix.parse().map_err(|_| ValueError::Network)?
         }
-        Some(_) => return Err(wrong()),
+        Some(_) => return Err(ValueError::Network),
         None => longest,
     };
     if prefix > longest {
-        return Err(format!("must have a prefix of at most {longest} bits"));
+        return Err(ValueError::Prefix { longest });
     }
     Ok(Network { address, prefix })
 }
 
-/// A key exchange, by the name that TLS or OpenSSL has for it.
+/// Parses the name of a key exchange group, as TLS or OpenSSL write it.
 ///
 /// # Errors
-/// If it is none that is offered.
-pub fn group(text: &str) -> Result<Group, String> {
+/// Returns an error if the group is not offered.
+pub fn group(text: &str) -> Result<Group, ValueError> {
     let aliases = [("secp256r1", Group::P256), ("secp384r1", Group::P384)];
     let names = Group::ALL.map(|group| (group.name(), group));
     names
@@ -133,46 +190,37 @@ pub fn group(text: &str) -> Result<Group, String> {
         .chain(aliases)
         .find(|(name, _)| name.eq_ignore_ascii_case(text))
         .map(|(_, group)| group)
-        .ok_or_else(|| format!("must be one of {}", Group::ALL.map(Group::name).join(", ")))
+        .ok_or(ValueError::Group)
 }
 
-/// What goes to a backend.
+/// Kind of data that a backend receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Bytes, whatever they are.
+    /// Bytes of any protocol.
     Bytes,
     /// HTTP requests.
     Http,
 }
 
-/// A backend: `host:port`, `unix:path`, `tls://host:port`, `http://...`, or `https://...`.
+/// Parses a backend: `host:port`, `unix:path`, `tls://host:port`, `http://...` or `https://...`.
 ///
 /// # Errors
-/// If it is none, with what would be one.
-pub fn backend(text: &str) -> Result<(Content, Backend), String> {
+/// Returns an error with a correct example.
+pub fn backend(text: &str) -> Result<(Content, Backend), ValueError> {
     let (content, is_tls, rest) = match text.split_once("://") {
         None => (Content::Bytes, false, text),
         Some(("tls", rest)) => (Content::Bytes, true, rest),
         Some(("http", rest)) => (Content::Http, false, rest),
         Some(("https", rest)) => (Content::Http, true, rest),
         Some((scheme, _)) => {
-            return Err(format!(
-                "has the unknown scheme \"{scheme}\"; \"host:port\" and \"tls://host:port\" pass bytes on, \
-                 \"http://host:port\" and \"https://host:port\" requests"
-            ));
+            return Err(ValueError::Scheme(scheme.to_owned()));
         }
     };
     if let Some(path) = rest.strip_prefix("unix:") {
         let path = path.strip_prefix("//").unwrap_or(path);
         return match (path, is_tls) {
-            ("", _) => {
-                Err("lacks the path of its socket, such as \"unix:/run/app.sock\"".to_owned())
-            }
-            (_, true) => Err(
-                "cannot have TLS over a Unix socket, where there is no name to verify; \
-                 leave TLS out"
-                    .to_owned(),
-            ),
+            ("", _) => Err(ValueError::MissingPath),
+            (_, true) => Err(ValueError::TlsOverUnixSocket),
             (path, false) => {
                 let address = Address::Unix(PathBuf::from(path));
                 Ok((content, Backend { address, tls: None }))
@@ -196,16 +244,12 @@ pub fn backend(text: &str) -> Result<(Content, Backend), String> {
     Ok((content, backend))
 }
 
-fn host_and_port(text: &str, usual_port: Option<u16>) -> Result<(String, u16), String> {
-    let wrong = || {
-        "must be a host with a port, such as \"127.0.0.1:8080\", or \"unix:/run/app.sock\"; \
-         a path cannot be given"
-            .to_owned()
-    };
+fn host_and_port(text: &str, usual_port: Option<u16>) -> Result<(String, u16), ValueError> {
+    let wrong = || ValueError::Backend;
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
-            // Brackets are for IPv6.
+            // Brackets are for IPv6 addresses only.
             host.parse::<std::net::Ipv6Addr>().map_err(|_| wrong())?;
             (host, port)
         }
@@ -280,7 +324,7 @@ mod tests {
             ("localhost:443", "must be an address"),
             ("", "must be an address"),
         ] {
-            let error = listen(text).unwrap_err();
+            let error = listen(text).unwrap_err().to_string();
             assert!(error.contains(cure), "{text}: {error}");
         }
     }

@@ -1,12 +1,12 @@
-//! What stands between a message and a private-key operation: encodings for RSA (RFC 8017, section 9), digests for ECDSA, and
-//! the form of its signatures.
+//! Encodings between a message and a private-key operation: for RSA (RFC 8017, section
+//! 9), digests for ECDSA, and the form of its signatures.
 
 use aws_lc_rs::digest::{self, Algorithm, Context, SHA256, SHA384, SHA512};
 use aws_lc_rs::rand;
 use rustls::SignatureScheme;
-use slipstream_lanes::ec::Curve;
-use slipstream_offload::encoding::{self, digest_info};
-use slipstream_offload::request::Operand;
+use slipstream_keys::Operand;
+use slipstream_keys::ec::Curve;
+use slipstream_keys::encoding::{self, digest_info};
 
 /// The RSA schemes, the preferred first, as rustls' own keys have them.
 pub(super) static RSA_SCHEMES: [SignatureScheme; 6] = [
@@ -46,7 +46,7 @@ pub(super) fn ecdsa_signature(numbers: &[u8]) -> Vec<u8> {
     signature
 }
 
-/// How a message is encoded for an RSA signature.
+/// An encoding of messages for RSA signatures.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RsaEncoding {
     padding: Padding,
@@ -55,7 +55,8 @@ pub(super) struct RsaEncoding {
 
 #[derive(Clone, Copy, Debug)]
 enum Padding {
-    /// EMSA-PKCS1-v1_5, with the DER encoding of DigestInfo up to the hash (RFC 8017, section 9.2, note 1).
+    /// EMSA-PKCS1-v1_5, with the DER encoding of DigestInfo up to the hash (RFC 8017, section 9.2,
+    /// note 1).
     Pkcs1(&'static [u8]),
     /// EMSA-PSS, with MGF1, the same hash, and a salt as long as it (RFC 8446, section 4.2.3).
     Pss,
@@ -76,8 +77,8 @@ impl RsaEncoding {
         Some(Self { padding, algorithm })
     }
 
-    /// Encodes `message` for a modulus of `length` whole bytes whose top bit is set. `None` if it does not fit, or if the
-    /// system has no random bytes.
+    /// Encodes `message` for a modulus of `length` whole bytes whose top bit is set. `None` if it
+    /// does not fit, or if the system has no random bytes.
     pub(super) fn encode(self, message: &[u8], length: usize) -> Option<Operand> {
         let hash = digest::digest(self.algorithm, message);
         match self.padding {

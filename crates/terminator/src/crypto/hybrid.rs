@@ -1,11 +1,11 @@
-//! X25519MLKEM768 (draft-ietf-tls-ecdhe-mlkem): X25519 as [elsewhere](super::exchange), and aws-lc's ML-KEM-768. ML-KEM comes
-//! first in shares and in secrets.
+//! X25519MLKEM768 (draft-ietf-tls-ecdhe-mlkem): X25519 as in [`exchange`](super::exchange), and
+//! aws-lc's ML-KEM-768. ML-KEM comes first in shares and in secrets.
 
 use rustls::crypto::aws_lc_rs::kx_group;
 use rustls::crypto::{ActiveKeyExchange, CompletedKeyExchange, SharedSecret, SupportedKxGroup};
 use rustls::ffdhe_groups::FfdheGroup;
 use rustls::{Error, NamedGroup, ProtocolVersion};
-use slipstream_lanes::x25519;
+use slipstream_keys::Group;
 
 use super::exchange::{INVALID_KEY_SHARE, X25519};
 
@@ -19,13 +19,13 @@ const ENCAPSULATION_KEY_BYTES: usize = 1184;
 pub(super) struct X25519MlKem768;
 
 impl SupportedKxGroup for X25519MlKem768 {
-    /// Only a client starts without the other's share.
+    /// Only a client starts without the peer's share.
     fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, Error> {
         kx_group::X25519MLKEM768.start()
     }
 
     fn start_and_complete(&self, peer: &[u8]) -> Result<CompletedKeyExchange, Error> {
-        if peer.len() != ENCAPSULATION_KEY_BYTES + x25519::KEY_BYTES {
+        if peer.len() != ENCAPSULATION_KEY_BYTES + Group::X25519.public_bytes() {
             return Err(INVALID_KEY_SHARE);
         }
         let (encapsulation_key, point) = peer.split_at(ENCAPSULATION_KEY_BYTES);

@@ -1,39 +1,35 @@
 //! Private keys that an engine holds, and this process does not.
 //!
-//! Messages are encoded here; what is computed with the key, is computed there. There is no software behind it: without an
-//! answer from the engine, the handshake fails.
+//! Messages are encoded here; operations with the key are computed there. No software can stand in
+//! for the engine: without an answer from the engine, the handshake fails.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
 use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, SignatureAlgorithm, SignatureScheme};
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::device::Connection;
-use slipstream_offload::device::message::{Key, Token};
-use slipstream_offload::pause::Never;
-use slipstream_offload::request::Operand;
-use slipstream_offload::{Answer, Handle, Kind, Operation, Pause, fiber};
+use slipstream_accelerators::engine::protocol::message::Token;
+use slipstream_accelerators::engine::{self, Connection};
+use slipstream_keys::rsa::Size;
+use slipstream_keys::{Handle, Key, KeyParts, Reference};
+use slipstream_offload::costs::MESSAGE_PATIENCE;
 
-use super::encoding::{self, RsaEncoding};
-use super::private_key;
-
-/// How long the engine may take to answer a message.
-const PATIENCE: Duration = Duration::from_secs(5);
+use super::key::OffloadKey;
+use super::{job, private_key};
 
 /// Private keys that an engine holds, and this process does not.
 ///
-/// The engine keeps them as long as this, or an instance that was opened with the [token](Self::token), is connected. A key
-/// that is handed over later can be used by instances that have been opened before with the same token: the engine looks keys
-/// up, by their handles, when they are used. So certificates can be replaced while event loops run.
+/// The engine keeps them as long as this, or an instance that was opened with the
+/// [token](Self::token), is connected. A key that is handed over later can be used by instances
+/// that have been opened before with the same token: the engine looks keys up, by their handles,
+/// when they are used. So certificates can be replaced while event loops run.
 ///
-/// An engine that is started anew has none of the keys, and does not know the token: then another `Isolation` has to be made
-/// from the key files, and instances opened with its token.
+/// An engine that is started anew has none of the keys, and does not know the token: then another
+/// `Isolation` has to be made from the key files, and instances opened with its token.
 pub struct Isolation {
     socket: Arc<PathBuf>,
     /// Answers come in order, so there is one question at a time.
@@ -44,7 +40,7 @@ impl Isolation {
     /// Connects to the engine that listens at `socket`.
     ///
     /// # Errors
-    /// If nobody does. Says what to do.
+    /// If no engine does. The error names the cure.
     pub fn new(socket: &Path) -> io::Result<Self> {
         let connection = Connection::new(socket).map_err(|error| {
             let socket = socket.display();
@@ -59,46 +55,43 @@ impl Isolation {
         })
     }
 
-    /// Hands `key` over, and returns what signs with it there. What this function makes of it is wiped; `key` itself is the
-    /// caller's to wipe.
+    /// Hands `key` over, and returns a key that signs with it there. Everything that this function
+    /// makes of it is wiped; `key` itself is the caller's to wipe.
     ///
     /// # Errors
     /// If the engine takes no such key, or does not answer.
-    pub fn signing_key(&self, key: &PrivateKeyDer<'_>) -> Result<Arc<dyn SigningKey>, String> {
-        // It knows whether the numbers belong together, and the public key, which the file need not have.
-        let software = any_supported_type(key)
-            .map_err(|error| format!("the private key cannot be read ({error})"))?;
-        let parts = private_key::read(key);
-        let (Some((key, kind)), Some(public_key)) =
-            (parts.and_then(with_kind), software.public_key())
-        else {
-            return Err(
-                "an engine does not hold private keys of this kind: RSA keys of 2048, 3072 or 4096 bits with two primes, \
-                 and EC keys on P-256 or P-384 can be isolated"
-                    .into(),
-            );
-        };
+    pub fn signing_key(
+        &self,
+        key: &PrivateKeyDer<'_>,
+    ) -> Result<Arc<dyn SigningKey>, IsolationError> {
+        // aws-lc knows if the numbers belong together, and the public key, which the file need not
+        // have.
+        let software = any_supported_type(key).map_err(IsolationError::Unreadable)?;
+        let parts = private_key::read(key).ok_or(IsolationError::Unsupported)?;
+        let public_key = software.public_key().ok_or(IsolationError::Unsupported)?;
+        // The key is not sent before it is known that the engine can hold it.
+        held(&parts, Handle(0)).ok_or(IsolationError::Unsupported)?;
         let connection = self.connection();
-        let handle = connection.register(key, PATIENCE).map_err(|error| {
-            let socket = self.socket.display();
-            format!("the engine at {socket} does not take the private key: {error}")
-        })?;
+        let handle = connection
+            .register(parts, MESSAGE_PATIENCE)
+            .map_err(|source| IsolationError::Refused {
+                socket: self.socket.to_path_buf(),
+                source,
+            })?;
         Ok(Arc::new(HeldKey {
-            held: Held {
-                kind,
-                handle,
-                socket: self.socket.clone(),
-            },
+            key: held(&parts, handle).ok_or(IsolationError::Unsupported)?,
+            socket: self.socket.clone(),
             public_key: public_key.into_owned(),
         }))
     }
 
-    /// With which the event loops' instances may use the keys, those that are handed over later too. Always the same.
+    /// The token with which the event loops' instances may use the keys, those that are handed over
+    /// later too. It is always the same.
     ///
     /// # Errors
     /// If the engine does not answer.
     pub fn token(&self) -> io::Result<Token> {
-        self.connection().grant(PATIENCE).map_err(|error| {
+        self.connection().grant(MESSAGE_PATIENCE).map_err(|error| {
             let socket = self.socket.display();
             let message =
                 format!("the engine at {socket} does not share the private keys: {error}");
@@ -106,7 +99,7 @@ impl Isolation {
         })
     }
 
-    /// Whether the engine that has the keys is still there. What it held is lost with it.
+    /// Returns true if the engine that has the keys is still there. Its keys are lost with it.
     pub fn is_alive(&self) -> bool {
         match self.connection().receive() {
             // Nothing has been asked, so there is nothing to be received.
@@ -130,45 +123,84 @@ impl fmt::Debug for Isolation {
     }
 }
 
-/// The kind of operation that a signature with `key` takes; `None` if engines do not hold such keys.
-fn with_kind(key: Key<'_>) -> Option<(Key<'_>, Kind)> {
-    let kind = match &key {
-        Key::Rsa(components) => {
-            let leading = components.modulus.first()?.leading_zeros() as usize;
-            Kind::Rsa(Size::from_bits(8 * components.modulus.len() - leading)?)
-        }
-        Key::Ec { curve, .. } => Kind::Ecdsa(*curve),
-    };
-    Some((key, kind))
+/// The reason why a private key cannot be isolated.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum IsolationError {
+    /// aws-lc does not accept the key.
+    Unreadable(Error),
+    /// Engines do not hold keys of this kind.
+    Unsupported,
+    /// The engine does not take the key, or does not answer.
+    Refused {
+        /// The engine's socket.
+        socket: PathBuf,
+        /// The engine's answer.
+        source: io::Error,
+    },
 }
 
-/// What stands in place of a private key.
-#[derive(Clone, Debug)]
-struct Held {
-    kind: Kind,
-    handle: Handle,
-    /// For errors.
-    socket: Arc<PathBuf>,
+impl fmt::Display for IsolationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(error) => write!(f, "the private key cannot be read ({error})"),
+            Self::Unsupported => f.write_str(
+                "an engine does not hold private keys of this kind: RSA keys of 2048, 3072 or 4096 \
+                 bits with two primes, and EC keys on P-256 or P-384 can be isolated",
+            ),
+            Self::Refused { socket, source } => {
+                let socket = socket.display();
+                write!(
+                    f,
+                    "the engine at {socket} does not take the private key: {source}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for IsolationError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreadable(source) => Some(source),
+            Self::Unsupported => None,
+            Self::Refused { source, .. } => Some(source),
+        }
+    }
+}
+
+/// The key with these numbers as an engine holds it; `None` if engines do not hold such keys.
+fn held(parts: &KeyParts<'_>, handle: Handle) -> Option<OffloadKey> {
+    let reference = Reference::new(engine::NAME, handle);
+    Some(match parts {
+        KeyParts::Rsa(components) => OffloadKey::Rsa(Key::Held {
+            parameters: Size::of_modulus(components.modulus)?,
+            reference,
+        }),
+        KeyParts::Ec { curve, .. } => OffloadKey::Ec(Key::Held {
+            parameters: *curve,
+            reference,
+        }),
+    })
 }
 
 #[derive(Debug)]
 struct HeldKey {
-    held: Held,
+    key: OffloadKey,
+    /// For errors.
+    socket: Arc<PathBuf>,
     public_key: SubjectPublicKeyInfoDer<'static>,
 }
 
 impl SigningKey for HeldKey {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
-        let scheme = match self.held.kind {
-            Kind::Ecdsa(curve) => {
-                Some(encoding::ecdsa_scheme(curve)).filter(|scheme| offered.contains(scheme))
-            }
-            _ => encoding::RSA_SCHEMES
-                .into_iter()
-                .find(|scheme| offered.contains(scheme)),
-        }?;
-        let held = self.held.clone();
-        Some(Box::new(HeldSigner { held, scheme }))
+        let mut schemes = self.key.schemes().into_iter();
+        let scheme = schemes.find(|scheme| offered.contains(scheme))?;
+        Some(Box::new(HeldSigner {
+            key: self.key.clone(),
+            socket: self.socket.clone(),
+            scheme,
+        }))
     }
 
     fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
@@ -176,59 +208,36 @@ impl SigningKey for HeldKey {
     }
 
     fn algorithm(&self) -> SignatureAlgorithm {
-        match self.held.kind {
-            Kind::Ecdsa(_) => SignatureAlgorithm::ECDSA,
-            _ => SignatureAlgorithm::RSA,
+        match self.key {
+            OffloadKey::Rsa(_) => SignatureAlgorithm::RSA,
+            OffloadKey::Ec(_) => SignatureAlgorithm::ECDSA,
         }
     }
 }
 
 #[derive(Debug)]
 struct HeldSigner {
-    held: Held,
+    key: OffloadKey,
+    socket: Arc<PathBuf>,
     scheme: SignatureScheme,
 }
 
 impl Signer for HeldSigner {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
-        let input = match self.held.kind {
-            Kind::Ecdsa(curve) => Operand::new(encoding::ecdsa_digest(curve, message).as_ref()),
-            kind => RsaEncoding::of(self.scheme)
-                .and_then(|encoding| encoding.encode(message, kind.output_bytes()))
-                .ok_or_else(|| Error::General("a message cannot be encoded for RSA".into()))?,
-        };
-        let output = self.held.ask(input)?;
-        Ok(match self.held.kind {
-            Kind::Ecdsa(_) => encoding::ecdsa_signature(output.as_slice()),
-            _ => output.as_slice().to_vec(),
-        })
+        let operation = self
+            .key
+            .operation(self.scheme, message)
+            .ok_or_else(|| Error::General("a message cannot be encoded for RSA".into()))?;
+        let output = job::compute_held(operation).ok_or_else(|| {
+            let socket = self.socket.display();
+            Error::General(format!(
+                "the engine at {socket} does not answer for a private key that it holds: start it"
+            ))
+        })?;
+        Ok(self.key.signature(&output))
     }
 
     fn scheme(&self) -> SignatureScheme {
         self.scheme
-    }
-}
-
-impl Held {
-    /// Who may not be paused waits here.
-    fn ask(&self, input: Operand) -> Result<Operand, Error> {
-        let operation = Operation::Held {
-            kind: self.kind,
-            key: self.handle,
-            input,
-        };
-        let answer = match fiber::current().filter(|fiber| fiber.admits().is_ok()) {
-            Some(fiber) => slipstream_offload::run(operation, &fiber),
-            None => slipstream_offload::run(operation, &Never),
-        };
-        match answer {
-            Answer::Computed(output) if output.as_slice().len() == self.kind.output_bytes() => {
-                Ok(output)
-            }
-            Answer::Computed(_) | Answer::Software(_) => Err(Error::General(format!(
-                "the engine at {} does not answer for a private key that it holds: start it",
-                self.socket.display()
-            ))),
-        }
     }
 }

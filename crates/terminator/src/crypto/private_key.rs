@@ -1,16 +1,17 @@
-//! Reading private keys: what lanes and engines need of them.
+//! Reading private keys: the numbers that accelerators need.
 
 use pkcs1::RsaPrivateKeyRef;
 use pkcs8::{ObjectIdentifier, PrivateKeyInfoRef};
 use rustls::pki_types::PrivateKeyDer;
 use sec1::EcPrivateKey;
-use slipstream_lanes::ec::Curve;
-use slipstream_lanes::rsa::Components;
-use slipstream_offload::device::message::Key;
+use slipstream_keys::KeyParts;
+use slipstream_keys::ec::Curve;
+use slipstream_keys::rsa::Components;
 
-/// The private key in `der`, without a copy of it. `None` if it is neither of RSA with two primes (RFC 8017) nor of P-256 or
-/// P-384 (RFC 5915), or cannot be read. Whether the numbers belong together has not been checked.
-pub(super) fn read<'a>(der: &'a PrivateKeyDer<'_>) -> Option<Key<'a>> {
+/// Reads the private key in `der`, without a copy of it. `None` if it is neither of RSA with two
+/// primes (RFC 8017) nor of P-256 or P-384 (RFC 5915), or cannot be read. The numbers have not been
+/// checked against each other.
+pub(super) fn read<'a>(der: &'a PrivateKeyDer<'_>) -> Option<KeyParts<'a>> {
     match der {
         PrivateKeyDer::Pkcs1(key) => read_rsa(key.secret_pkcs1_der()),
         PrivateKeyDer::Sec1(key) => read_ec(key.secret_sec1_der(), None),
@@ -36,12 +37,12 @@ const SECP256R1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.
 /// RFC 5480, section 2.1.1.1.
 const SECP384R1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
 
-fn read_rsa(der: &[u8]) -> Option<Key<'_>> {
+fn read_rsa(der: &[u8]) -> Option<KeyParts<'_>> {
     let key = RsaPrivateKeyRef::try_from(der).ok()?;
     if key.other_prime_infos.is_some() {
         return None;
     }
-    Some(Key::Rsa(Components {
+    Some(KeyParts::Rsa(Components {
         modulus: key.modulus.as_bytes(),
         public_exponent: key.public_exponent.as_bytes(),
         prime1: key.prime1.as_bytes(),
@@ -53,7 +54,7 @@ fn read_rsa(der: &[u8]) -> Option<Key<'_>> {
 }
 
 /// `outer` is the curve that stands beside the key, which then need not name it.
-fn read_ec(der: &[u8], outer: Option<ObjectIdentifier>) -> Option<Key<'_>> {
+fn read_ec(der: &[u8], outer: Option<ObjectIdentifier>) -> Option<KeyParts<'_>> {
     let key = EcPrivateKey::try_from(der).ok()?;
     let inner = key.parameters.and_then(sec1::EcParameters::named_curve);
     if outer.is_some() && inner.is_some() && outer != inner {
@@ -65,5 +66,5 @@ fn read_ec(der: &[u8], outer: Option<ObjectIdentifier>) -> Option<Key<'_>> {
         _ => return None,
     };
     let private = key.private_key;
-    (private.len() == curve.bytes()).then_some(Key::Ec { curve, private })
+    (private.len() == curve.bytes()).then_some(KeyParts::Ec { curve, private })
 }

@@ -1,28 +1,27 @@
-//! What computes the operations of an event loop.
+//! The accelerators of an event loop.
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use slipstream_lanes::Backend;
-use slipstream_offload::accelerator::{self, WorkerLanes};
-use slipstream_offload::ahead::Ahead;
-use slipstream_offload::device::layout::Layout;
-use slipstream_offload::device::message::{Aggregation, Token};
-use slipstream_offload::device::{Device, Options};
+use slipstream_accelerators::engine::protocol::layout::Layout;
+use slipstream_accelerators::engine::protocol::message::{Aggregation, Token};
+use slipstream_accelerators::engine::{self, Device};
+use slipstream_accelerators::lanes::{Backend, Lanes, Measured, Options};
+use slipstream_offload::costs::START_PATIENCE;
 use slipstream_offload::instance::{self, Instance};
-use slipstream_offload::policy::{Costs, Policy};
+use slipstream_offload::scheduler::{FlushPolicy, Scheduler};
 
-/// How operations of a loop are computed.
+/// The accelerators of an event loop, as they are configured and measured before it starts.
 #[derive(Clone)]
-pub(crate) struct Accelerator {
-    /// The loop's own lanes, which also make keys and nonces ahead.
+pub(crate) struct Accelerators {
+    /// The loop's own lanes. They compute batches unless there is an engine, and precompute in any
+    /// case.
     pub(crate) backend: Option<Backend>,
-    /// What lanes cost, against aws-lc.
-    pub(crate) costs: Costs,
-    /// The engine's socket; `None` for the loop's own lanes.
+    /// The costs of lanes, and of aws-lc.
+    pub(crate) measured: Measured,
+    /// The engine's socket, if there is one.
     pub(crate) engine: Option<PathBuf>,
-    /// With which the engine lets this process use the keys that it holds.
+    /// The token with which the engine lets this process use the keys that it holds.
     pub(crate) token: Option<Token>,
 }
 
@@ -30,38 +29,42 @@ pub(crate) struct Accelerator {
 const REQUESTS: usize = 1024;
 /// Slots of the rings to an engine.
 const SLOTS: usize = 256;
-/// Key pairs and nonces of each kind that may wait to be used.
-const AHEAD: usize = 64;
-/// How long the engine is waited for at the start. Without it, aws-lc computes.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Entries of each pool of precomputed values.
+const PRECOMPUTED: usize = 64;
 
-impl Accelerator {
-    /// Makes an instance of it for this thread.
+impl Accelerators {
+    /// Makes an instance of them for this thread.
     ///
     /// # Errors
     /// If the system has no memory or no descriptors for it.
     pub(super) fn install(self) -> io::Result<()> {
-        let accelerator: Box<dyn accelerator::Accelerator> = match (self.engine, self.backend) {
-            (Some(socket), _) => {
-                let options = Options {
-                    layout: Layout::new(SLOTS).expect("a power of two"),
-                    weight: 1,
-                    aggregation: Aggregation::Adaptive,
-                    token: self.token,
-                };
-                let policy = Policy::default();
-                Box::new(Device::new(socket, options, policy, self.costs, PATIENCE)?)
-            }
-            (None, Some(backend)) => {
-                Box::new(WorkerLanes::new(backend, Policy::default(), self.costs))
-            }
-            (None, None) => return Ok(()),
+        let scheduler = Scheduler {
+            flush: FlushPolicy::default(),
+            software: self.measured.software,
         };
-        let mut instance = Instance::new(accelerator, REQUESTS)?;
-        if let Some(ahead) = self.backend.and_then(|backend| Ahead::new(backend, AHEAD)) {
-            instance.make_ahead(ahead);
+        let mut accelerators: Vec<Box<dyn slipstream_offload::Accelerator>> = Vec::new();
+        let has_engine = self.engine.is_some();
+        if let Some(socket) = self.engine {
+            let options = engine::Options {
+                layout: Layout::new(SLOTS).expect("a power of two"),
+                weight: 1,
+                aggregation: Aggregation::Adaptive,
+                token: self.token,
+            };
+            accelerators.push(Box::new(Device::new(socket, options, START_PATIENCE)?));
         }
-        instance::install(instance);
+        if let Some(backend) = self.backend {
+            accelerators.push(Box::new(Lanes::new(Options {
+                backend,
+                costs: self.measured.lanes,
+                scheduler: scheduler.clone(),
+                has_batches: !has_engine,
+                precomputed: PRECOMPUTED,
+            })));
+        }
+        if !accelerators.is_empty() {
+            instance::install(Instance::new(accelerators, scheduler, REQUESTS)?);
+        }
         Ok(())
     }
 }

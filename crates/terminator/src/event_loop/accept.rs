@@ -1,4 +1,4 @@
-//! Connections come in.
+//! Accepting of connections.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -9,12 +9,13 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::Shared;
-use super::connection::{self, Newcomer};
+use super::connection::{self, Accepted};
 
-/// How long nothing is accepted after the system has run out of something.
+/// Pause after the system has run out of a resource.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts the connections of `socket` until the loop is drained: then those that the kernel has completed are accepted still.
+/// Accepts the connections of `socket` until the loop is drained. Then accepts those that the
+/// kernel has completed.
 pub(super) async fn run(socket: TcpListener, address: SocketAddr, shared: Arc<Shared>) {
     let listener = match tokio::net::TcpListener::from_std(socket) {
         Ok(listener) => listener,
@@ -41,14 +42,14 @@ pub(super) async fn run(socket: TcpListener, address: SocketAddr, shared: Arc<Sh
     accept_rest(&listener, address, &shared).await;
 }
 
-/// A client whose connection the kernel has completed has been let in, as far as the client knows. Under load others keep coming: they
-/// are taken for a moment only.
+/// Accepts connections that the kernel has completed: for their clients they are open. Under load
+/// new ones keep coming, so this is limited in time.
 async fn accept_rest(
     listener: &tokio::net::TcpListener,
     address: SocketAddr,
     shared: &Arc<Shared>,
 ) {
-    // An instant suffices for what is completed.
+    // A completed connection is there at once.
     const INSTANT: Duration = Duration::from_millis(1);
     const MOMENT: Duration = Duration::from_millis(100);
     let end = Instant::now() + MOMENT;
@@ -59,7 +60,7 @@ async fn accept_rest(
     }
 }
 
-/// Errors that are the client's, who has gone before it was accepted.
+/// Returns true for errors of a single connection that has ended before it was accepted.
 fn is_of_the_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -73,24 +74,25 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 fn admit(stream: TcpStream, client: SocketAddr, address: SocketAddr, shared: &Arc<Shared>) {
     shared.metrics.connections.add(1);
     let site = shared.site.borrow().clone();
-    let Some(door) = site.door(address) else {
-        // The address is served no more.
+    let Some(listener) = site.listener(address) else {
+        // The address is no longer served.
         return;
     };
-    let admitted = match door.takes_proxy_header(client.ip()) {
-        // A balancer's connections are not its own.
+    let admitted = match listener.takes_proxy_header(client.ip()) {
+        // The client's address is not known before the header, and a load balancer opens the
+        // connections of many clients.
         true => shared.limiter.admit_unnamed(),
         false => shared.limiter.admit(client.ip()),
     };
     match admitted {
         Ok(permit) => {
-            let newcomer = Newcomer {
+            let accepted = Accepted {
                 stream,
                 client,
                 address,
                 permit,
             };
-            connection::spawn(newcomer, site, shared.clone());
+            connection::spawn(accepted, site, shared.clone());
         }
         Err(refusal) => shared.metrics.refused[refusal.index()].add(1),
     }

@@ -1,4 +1,4 @@
-//! One connection, from the accepted socket to its end.
+//! A connection, from the accepted socket to its end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,96 +7,100 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rustls::ProtocolVersion;
+use slipstream_http::{Connection, ConnectionContext, proxy_header};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Shared;
-use crate::forward::{Connection, Surroundings, proxy_header};
 use crate::operations::limits::ConnectionPermit;
 use crate::operations::metrics::{Count, Refusal};
-use crate::site::{Door, Site};
-use crate::tls::handshake::{self, Agreement};
+use crate::site::{Listener, Site};
+use crate::tls::handshake::{self, Negotiated};
 use crate::tls::stream::TlsStream;
 
-/// A connection that has been let in.
-pub(super) struct Newcomer {
+/// Connection that has been accepted and admitted.
+pub(super) struct Accepted {
     pub(super) stream: TcpStream,
     pub(super) client: SocketAddr,
-    /// Of the listener.
+    /// Address of the listener.
     pub(super) address: SocketAddr,
     pub(super) permit: ConnectionPermit,
 }
 
 /// Serves a connection in a task of its own.
-pub(super) fn spawn(newcomer: Newcomer, site: Arc<Site>, shared: Arc<Shared>) {
+pub(super) fn spawn(accepted: Accepted, site: Arc<Site>, shared: Arc<Shared>) {
     tokio::spawn(async move {
         let _open = Counted::new(shared.clone(), |shared| &shared.metrics.open);
-        serve(newcomer, site, &shared).await;
+        serve(accepted, site, &shared).await;
     });
 }
 
-async fn serve(newcomer: Newcomer, site: Arc<Site>, shared: &Arc<Shared>) {
-    let Newcomer {
+async fn serve(accepted: Accepted, site: Arc<Site>, shared: &Arc<Shared>) {
+    let Accepted {
         stream,
         client,
         address,
         permit: _permit,
-    } = newcomer;
+    } = accepted;
     let accepted = SystemTime::now();
-    let Some(door) = site.door(address) else {
+    let Some(listener) = site.listener(address) else {
         return;
     };
-    let Some(welcomed) = welcome(stream, (client, address), door, &site, shared).await else {
+    let Some(established) = establish(stream, (client, address), listener, &site, shared).await
+    else {
         return;
     };
-    let Welcomed {
+    let Established {
         mut stream,
-        agreement,
+        negotiated,
         client,
         server,
-    } = welcomed;
-    // Until a client asks for something, its connection costs no more than TLS does.
-    if !door.service.speaks_first() && !asks(&mut stream, site.limits.idle_timeout, shared).await {
+    } = established;
+    // Until the client sends something, its connection needs no memory beyond TLS.
+    if !listener.service.speaks_first()
+        && !wait_for_request(&mut stream, site.limits.idle_timeout, shared).await
+    {
         return;
     }
     let connection = Connection {
         client,
         server,
-        tls_version: match agreement.version {
+        tls_version: match negotiated.version {
             ProtocolVersion::TLSv1_3 => "TLSv1.3",
             _ => "TLSv1.2",
         },
-        cipher_suite: agreement.cipher_suite,
-        server_name: agreement.server_name,
-        alpn: agreement.alpn,
-        client_certificate: agreement.client_certificate,
+        cipher_suite: negotiated.cipher_suite,
+        server_name: negotiated.server_name,
+        alpn: negotiated.alpn,
+        client_certificate: negotiated.client_certificate,
         accepted,
     };
-    let surroundings = Surroundings {
-        metrics: shared.metrics.clone(),
+    let context = ConnectionContext {
+        counters: shared.metrics.http.clone(),
         access_log: site.access_log.clone(),
         draining: shared.draining.clone(),
         limits: site.limits.clone(),
     };
-    let service = door.service.clone();
-    // Keys that have been replaced are not kept for as long as a connection lasts.
+    let service = listener.service.clone();
+    // Replaced keys must not be kept for as long as a connection lasts.
     drop(site);
-    // In a box: few of those that are in a handshake need room for what comes after it.
-    Box::pin(service.serve(stream, connection, surroundings)).await;
+    // Boxed, so that the many tasks that are in a handshake do not need the memory of what follows
+    // it.
+    Box::pin(service.serve(stream, connection, context)).await;
 }
 
-/// Whether the client asks for something in time. Of one that has connected when the loop begins to drain, a request may be on its
-/// way.
-async fn asks(stream: &mut TlsStream, idle_timeout: Duration, shared: &Shared) -> bool {
-    const ON_ITS_WAY: Duration = Duration::from_secs(1);
+/// Waits for the first bytes of the client. Returns false if they do not arrive in time. When the
+/// loop begins to drain, a request may be on its way, so the client gets a moment.
+async fn wait_for_request(stream: &mut TlsStream, idle_timeout: Duration, shared: &Shared) -> bool {
+    const GRACE_PERIOD: Duration = Duration::from_secs(1);
     let mut draining = shared.draining.clone();
     let drained = async {
         let _ = draining.wait_for(|&draining| draining).await;
-        tokio::time::sleep(ON_ITS_WAY).await;
+        tokio::time::sleep(GRACE_PERIOD).await;
     };
     let waited = tokio::select! {
-        // What has come in time counts, though this thread was not given a processor until time was up.
+        // Data that has arrived in time counts, even if this thread was scheduled too late.
         biased;
         waited = timeout(idle_timeout, stream.wait_for_data()) => waited,
         () = drained => return false,
@@ -104,21 +108,21 @@ async fn asks(stream: &mut TlsStream, idle_timeout: Duration, shared: &Shared) -
     waited == Ok(true)
 }
 
-/// A connection whose handshake is complete.
-struct Welcomed {
+/// Connection whose handshake is complete.
+struct Established {
     stream: TlsStream,
-    agreement: Agreement,
+    negotiated: Negotiated,
     client: SocketAddr,
     server: SocketAddr,
 }
 
-async fn welcome(
+async fn establish(
     mut stream: TcpStream,
     (client, address): (SocketAddr, SocketAddr),
-    door: &Door,
+    listener: &Listener,
     site: &Site,
     shared: &Arc<Shared>,
-) -> Option<Welcomed> {
+) -> Option<Established> {
     let _active = Counted::new(shared.clone(), |shared| &shared.metrics.handshakes_active);
     let metrics = &shared.metrics;
     let refuse = |refusal: Refusal| metrics.refused[refusal.index()].add(1);
@@ -130,7 +134,7 @@ async fn welcome(
         };
         let mut addresses = (client, server);
         let mut beginning = Vec::new();
-        if door.takes_proxy_header(client.ip()) {
+        if listener.takes_proxy_header(client.ip()) {
             if let Some(said) = read_proxy_header(&mut stream, &mut beginning).await? {
                 addresses = said;
             }
@@ -143,21 +147,21 @@ async fn welcome(
         is_waiting.store(true, Ordering::Relaxed);
         let _permit = shared.limiter.begin_handshake().await;
         is_waiting.store(false, Ordering::Relaxed);
-        let settings = door.settings.clone();
+        let settings = listener.settings.clone();
         let accepted = handshake::accept(stream, &beginning, settings).await?;
         Ok::<_, io::Error>(Some((accepted, addresses)))
     };
-    match timeout(site.limits.handshake_timeout, handshake).await {
+    match timeout(site.handshake_timeout, handshake).await {
         Ok(Ok(None)) => {}
-        Ok(Ok(Some(((stream, agreement), (client, server))))) => {
-            match agreement.version {
+        Ok(Ok(Some(((stream, negotiated), (client, server))))) => {
+            match negotiated.version {
                 ProtocolVersion::TLSv1_3 => metrics.handshakes_tls13.add(1),
                 _ => metrics.handshakes_tls12.add(1),
             }
-            metrics.resumptions.add(agreement.is_resumption.into());
-            return Some(Welcomed {
+            metrics.resumptions.add(negotiated.is_resumption.into());
+            return Some(Established {
                 stream,
-                agreement,
+                negotiated,
                 client,
                 server,
             });
@@ -169,14 +173,15 @@ async fn welcome(
     None
 }
 
-/// Reads a PROXY header; what has been read beyond it is in `beginning` then. `None` if it names no addresses.
+/// Reads a PROXY header. Leaves the bytes after it in `beginning`. Returns `None` if the header
+/// names no addresses.
 async fn read_proxy_header(
     stream: &mut TcpStream,
     beginning: &mut Vec<u8>,
 ) -> io::Result<Option<(SocketAddr, SocketAddr)>> {
     loop {
         let header = proxy_header::read(beginning)
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "no PROXY header"))?;
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         if let Some(header) = header {
             beginning.drain(..header.length);
             return Ok(header.addresses);
@@ -187,7 +192,7 @@ async fn read_proxy_header(
     }
 }
 
-/// Something of which the number at present is shown.
+/// Increments a gauge until dropped.
 struct Counted {
     shared: Arc<Shared>,
     count: fn(&Shared) -> &Count,

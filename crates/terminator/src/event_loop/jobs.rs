@@ -1,9 +1,9 @@
-//! Steps of handshakes on fibers: a step pauses while its operation is in flight, and the future of its connection resolves when the step
-//! has ended.
-//!
-//! Fibers stay on their thread and are never unwound, so they live in the thread's own tables, and a future only knows the number of
-//! its job. A future that is dropped, since its client has gone or has taken too long, leaves its job behind: the step
-//! goes on when its answer is there, and what it held is dropped at its end.
+//! Steps of handshakes on fibers: a step pauses while its operation is in flight, and the future of
+//! its connection resolves when the step has ended.
+//! Fibers stay on their thread and are never unwound, so they live in the thread's own tables, and
+//! a future only knows the number of its job. A future that is dropped, since its client has gone
+//! or has taken too long, leaves its job behind: the step goes on when its answer is there, and its
+//! state is dropped when it ends.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,10 +19,11 @@ use slipstream_offload::Notification;
 use crate::crypto;
 use slipstream_offload::fiber::{self, Fiber, Fibers, Progress, Rules};
 
-/// How many steps of one event loop may be paused at a time; more wait for their turn. Batches fill with a fraction of it.
+/// The most steps of one event loop that are paused at a time; more wait for their turn. A fraction
+/// of it fills batches.
 const FIBERS: usize = 512;
 
-/// What a step does, and what it returns.
+/// The connection after a step, and the result of the step.
 pub(crate) type Outcome = (
     Box<ServerConnection>,
     Result<rustls::IoState, rustls::Error>,
@@ -33,17 +34,18 @@ pub(crate) fn prepare() {
     FIBERS_OF_LOOP.set(Some(Fibers::new(FIBERS, crypto::STACK_BYTES)));
     fiber::set_rules(Rules {
         admits: |_| Ok(()),
-        company: || HANDSHAKES.get(),
+        concurrency: || HANDSHAKES.get(),
         notification: Notification::ReadyQueue,
     });
 }
 
-/// Lets `connection` process what it has read, on a fiber. Only on a thread that is [prepared](prepare).
+/// Lets `connection` process the bytes that it has read, on a fiber. Only on a thread that is
+/// [prepared](prepare).
 pub(crate) fn process(connection: Box<ServerConnection>) -> Step {
     Step(State::Waiting(connection, None))
 }
 
-/// A handshake that is under way, from the connection to its end or its failure. As many operations can come to wait together.
+/// A handshake that has begun and not ended. As many operations can come to wait together.
 pub(crate) struct UnderWay(());
 
 impl UnderWay {
@@ -70,7 +72,7 @@ pub(crate) fn resume(job: JobToken) {
         Progress::Finished => {
             let waker = JOBS.with_borrow_mut(|jobs| match &mut jobs[job.0].waiting {
                 Waiting::For(waker) => Some(waker.clone()),
-                Waiting::Nobody => {
+                Waiting::Dropped => {
                     jobs.remove(job.0);
                     None
                 }
@@ -88,7 +90,7 @@ pub(crate) fn progress() -> u64 {
     PROGRESS.get()
 }
 
-/// Whoever polls the accelerator is woken when a step has paused.
+/// Sets the waker of the poller, which is woken when a step has paused.
 pub(crate) fn set_poller(waker: &Waker) {
     POLLER.with_borrow_mut(|poller| match poller {
         Some(known) => known.clone_from(waker),
@@ -132,12 +134,12 @@ impl Drop for Step {
                 if jobs[job].outcome.is_some() {
                     jobs.remove(job);
                 } else {
-                    jobs[job].waiting = Waiting::Nobody;
+                    jobs[job].waiting = Waiting::Dropped;
                 }
             }),
             State::Waiting(_, Some(place)) => {
                 let left = QUEUE.with_borrow_mut(|queue| queue.waiting.remove(&place));
-                // It has been told that there is a fiber, which somebody else can have.
+                // It has been told of a free fiber, which another step can have now.
                 if left.is_none() {
                     wake_next();
                 }
@@ -165,11 +167,11 @@ struct Job {
 enum Waiting {
     For(Waker),
     /// The future has been dropped.
-    Nobody,
+    Dropped,
 }
 
 thread_local! {
-    // In cells of their own: a fiber runs while the fibers are borrowed, and looks at all the others.
+    // In cells of their own: a fiber runs while the fibers are borrowed, and reads all the others.
     static FIBERS_OF_LOOP: RefCell<Option<Fibers>> = const { RefCell::new(None) };
     static JOBS: RefCell<Slab<Job>> = const { RefCell::new(Slab::new()) };
     static QUEUE: RefCell<Queue> = const {
@@ -203,7 +205,7 @@ fn start(
             waiting: Waiting::For(waker.clone()),
         })
     });
-    // The connection lies where it is found again if there is no memory for a stack.
+    // The connection is stored where it is found again if there is no memory for a stack.
     let parked = std::rc::Rc::new(Cell::new(None));
     let handed_over = parked.clone();
     let body = move || {
@@ -248,7 +250,7 @@ fn outcome_of(job: usize, waker: &Waker) -> Option<Outcome> {
         }
         match &mut jobs[job].waiting {
             Waiting::For(known) => known.clone_from(waker),
-            Waiting::Nobody => unreachable!("the future is here"),
+            Waiting::Dropped => unreachable!("the future is here"),
         }
         None
     })
@@ -259,7 +261,7 @@ fn take(job: usize) -> Option<Outcome> {
 }
 
 impl Queue {
-    /// Who has a place keeps it.
+    /// Adds a step to the queue. A step that has a place keeps it.
     fn join(&mut self, place: Option<u64>, waker: &Waker) -> u64 {
         let place = place.unwrap_or_else(|| {
             self.next += 1;
@@ -270,7 +272,7 @@ impl Queue {
     }
 }
 
-/// A fiber is free.
+/// Wakes the next step in the queue: a fiber is free.
 fn wake_next() {
     let first = QUEUE.with_borrow_mut(|queue| queue.waiting.pop_first());
     if let Some((_, waker)) = first {

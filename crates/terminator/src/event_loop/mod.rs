@@ -1,4 +1,5 @@
-//! Event loops: a thread each, with a runtime of its own, its own sockets and its own instance of the offload framework.
+//! Event loops. Each is a thread with its own runtime, sockets and instance of the offload
+//! framework.
 
 mod accelerator;
 mod accept;
@@ -12,38 +13,38 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use slipstream_offload::device::message::Token;
+use slipstream_accelerators::engine::protocol::message::Token;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub(crate) use accelerator::Accelerator;
+pub(crate) use accelerator::Accelerators;
 use poller::Renewal;
 
 use crate::operations::limits::Limiter;
 use crate::operations::metrics::Metrics;
 use crate::site::Site;
 
-/// What an event loop is started with.
+/// Parameters of an event loop.
 pub(crate) struct EventLoop {
-    /// Sockets that listen, with the addresses under which the site knows them.
+    /// Listening sockets, with the addresses that the site knows them by.
     pub(crate) sockets: Vec<(TcpListener, SocketAddr)>,
-    /// What computes its operations; `None` leaves all of them to aws-lc.
-    pub(crate) accelerator: Option<Accelerator>,
-    /// With which an engine lets its keys be used, when that has changed.
+    /// Accelerators of the loop. `None` leaves all operations to aws-lc.
+    pub(crate) accelerators: Option<Accelerators>,
+    /// Token for the keys that an engine holds, whenever it changes.
     pub(crate) tokens: watch::Receiver<Option<Token>>,
-    /// Only this loop counts in them.
+    /// Metrics of this loop.
     pub(crate) metrics: Arc<Metrics>,
-    /// Shared by all loops.
+    /// Limiter that all loops share.
     pub(crate) limiter: Arc<Limiter>,
-    /// What is served now.
+    /// Site that is served now.
     pub(crate) site: watch::Receiver<Arc<Site>>,
-    /// True from the moment on when no more connections are taken.
+    /// Becomes true when no more connections are accepted.
     pub(crate) draining: watch::Receiver<bool>,
-    /// This loop asks backends whether they are well, for all loops.
+    /// True if this loop runs the health checks of all loops.
     pub(crate) watches_health: bool,
 }
 
-/// What all tasks of a loop share.
+/// State that all tasks of a loop share.
 struct Shared {
     metrics: Arc<Metrics>,
     limiter: Arc<Limiter>,
@@ -52,10 +53,11 @@ struct Shared {
 }
 
 impl EventLoop {
-    /// Starts the thread. It ends when it has been drained, and returns how many connections were cut off.
+    /// Starts the thread. It ends after it has been drained, and returns the number of connections
+    /// that were cut off.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the error of the system.
     pub(crate) fn start(self, index: usize) -> io::Result<JoinHandle<usize>> {
         let metrics = self.metrics.clone();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -70,22 +72,22 @@ impl EventLoop {
             .name(format!("event-loop-{index}"))
             .spawn(move || {
                 let open = runtime.block_on(self.run());
-                // Names that are being resolved, and files that are being read, keep nobody.
+                // This does not wait for name resolutions and file reads in progress.
                 runtime.shutdown_background();
                 open
             })
     }
 
     async fn run(self) -> usize {
-        if let Some(accelerator) = self.accelerator.clone()
-            && let Err(error) = accelerator.install()
+        if let Some(accelerators) = self.accelerators.clone()
+            && let Err(error) = accelerators.install()
         {
             eprintln!("slipstream serve: {error}: this event loop computes everything with aws-lc");
         }
         jobs::prepare();
         let metrics = self.metrics.clone();
         let renewal = Renewal {
-            accelerator: self.accelerator,
+            accelerators: self.accelerators,
             tokens: self.tokens,
         };
         tokio::spawn(async move { poller::run(&metrics, renewal).await });
@@ -104,7 +106,7 @@ impl EventLoop {
             .map(|(socket, address)| tokio::spawn(accept::run(socket, address, shared.clone())))
             .collect();
         let mut draining = shared.draining.clone();
-        // Whoever could say so has gone: the process ends.
+        // An error means that the sender is gone: the process ends.
         let _ = draining.wait_for(|&draining| draining).await;
         let deadline = Instant::now() + shared.site.borrow().drain_timeout;
         for acceptor in acceptors {
@@ -114,7 +116,8 @@ impl EventLoop {
     }
 }
 
-/// Waits for connections to end, until `deadline`. Returns how many have not.
+/// Waits for connections to end, until `deadline`. Returns the number of connections that are still
+/// open.
 async fn end_of_connections(shared: &Shared, deadline: Instant) -> usize {
     const INTERVAL: Duration = Duration::from_millis(10);
     loop {
@@ -138,7 +141,7 @@ async fn watch_health(mut site: watch::Receiver<Arc<Site>>) {
                 continue;
             }
         }
-        // Nobody wants to be asked, until there is another configuration.
+        // No backend is to be checked until there is another configuration.
         if site.changed().await.is_err() {
             return;
         }

@@ -1,27 +1,30 @@
-//! When the accelerator is polled: when the event loop would sleep, and under load before each look at the network.
+//! The poller: polls the accelerators when the event loop would sleep, and under load before each
+//! look at the network.
 //!
-//! tokio polls epoll when no task is left to run. A task that yields is run again after that, so this one sees, turn by turn, whether
-//! anything has happened in between. If nothing has, every handshake that is under way waits for its operation or for
-//! its client: the moment that QTLS section 3.3 approximates by counting.
+//! tokio polls epoll when no task is left to run. A task that yields is run again after that, so
+//! this one sees, turn by turn, if any event has been handled in between. If none has, every
+//! concurrent handshake waits for its operation or for its client: the moment that QTLS section 3.3
+//! approximates by counting.
 
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::task::Poll;
 
+use slipstream_accelerators::engine::protocol::message::Token;
 use slipstream_offload::accelerator::Moment;
-use slipstream_offload::device::message::Token;
+use slipstream_offload::costs::FAILOVER;
 use slipstream_offload::instance::{self, Instance};
-use slipstream_offload::polling::FAILOVER;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
-use super::accelerator::Accelerator;
+use super::accelerator::Accelerators;
 use super::jobs;
 use crate::operations::metrics::Metrics;
 
-/// Polls the accelerator of this thread for as long as the event loop runs, and replaces it where `renewal` says so.
+/// Polls the accelerators of this thread for as long as the event loop runs, and replaces them when
+/// `renewal` says so.
 pub(crate) async fn run(metrics: &Metrics, mut renewal: Renewal) {
     let mut descriptor = descriptor();
     let mut seen = jobs::progress();
@@ -59,16 +62,16 @@ pub(crate) async fn run(metrics: &Metrics, mut renewal: Renewal) {
     }
 }
 
-/// Another accelerator in the place of the one that is there: one that may use the keys which an engine holds since it has been started
-/// again.
+/// A replacement of the accelerators: it may use the keys that an engine holds since it has been
+/// started again.
 pub(crate) struct Renewal {
-    pub(crate) accelerator: Option<Accelerator>,
+    pub(crate) accelerators: Option<Accelerators>,
     pub(crate) tokens: watch::Receiver<Option<Token>>,
 }
 
 impl Renewal {
     async fn wait(&mut self) {
-        // Who could renew anything has gone with the process.
+        // The sender has gone, as it does when the process ends.
         if self.tokens.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -76,40 +79,43 @@ impl Renewal {
 
     fn install(&mut self) {
         let token = *self.tokens.borrow_and_update();
-        let Some(accelerator) = &mut self.accelerator else {
+        let Some(accelerators) = &mut self.accelerators else {
             return;
         };
-        accelerator.token = token;
-        if let Err(error) = accelerator.clone().install() {
+        accelerators.token = token;
+        if let Err(error) = accelerators.clone().install() {
             eprintln!("slipstream serve: {error}: this event loop stays with the keys that it had");
         }
     }
 }
 
-/// The event loop is about to sleep: nobody waits for anything that this process computes, unless requests are in flight.
+/// Called when the event loop is about to sleep: nothing waits for this process's own computation,
+/// unless requests are in flight.
 pub(crate) fn before_sleep() {
     let progress = jobs::progress();
     if TOPPED_UP.replace(progress) != progress {
-        instance::with(Instance::top_up);
+        instance::with(Instance::precompute);
     }
 }
 
 thread_local! {
-    /// The progress when keys were last made ahead.
+    /// The progress when values were last precomputed.
     static TOPPED_UP: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Puts what has been counted where the metrics listener finds it.
+/// Copies the counters to the place that the metrics listener reads.
 pub(crate) fn publish(metrics: &Metrics) {
     instance::with(|instance| {
-        // Whoever reads holds the lock for as long as a copy takes; the next answers bring the next chance.
+        // A reader holds the lock for as long as a copy takes; the next answers bring the next
+        // chance.
         if let Ok(mut published) = metrics.offload.try_lock() {
             published.clone_from(instance.counters());
         }
     });
 }
 
-/// Waits until requests are in flight. A device may have something to say meanwhile: that it has taken a key, or that it has gone.
+/// Waits until requests are in flight. A device may send something meanwhile: that it has taken a
+/// key, or that it has gone.
 async fn wait_for_requests(descriptor: Option<&AsyncFd<OwnedFd>>) {
     let requests = poll_fn(|context| match in_flight() {
         false => {
@@ -141,19 +147,19 @@ fn arm() -> bool {
     instance::with(Instance::arm).unwrap_or(true)
 }
 
-/// What a device makes readable.
+/// Returns the descriptor that a device makes readable.
 fn descriptor() -> Option<AsyncFd<OwnedFd>> {
     let descriptor = instance::with(|instance| {
         let descriptor = instance.descriptor()?;
         descriptor.try_clone_to_owned().ok()
     });
     let descriptor = descriptor.flatten()?;
-    // SAFETY: the descriptor is owned by what is registered, and is not replaced in it.
+    // SAFETY: the registered value owns the descriptor, and does not replace it.
     unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }.ok()
 }
 
 async fn wait_for_answers(descriptor: &AsyncFd<OwnedFd>) {
-    // A step that pauses meanwhile submits a request, for which there may be company.
+    // A step that pauses meanwhile submits a request, which may join others.
     let paused = jobs::progress();
     let request = poll_fn(|context| {
         jobs::set_poller(context.waker());

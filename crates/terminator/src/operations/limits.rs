@@ -1,4 +1,4 @@
-//! Limits, shared by all event loops.
+//! Limits that all event loops share.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -13,29 +13,31 @@ use tokio::sync::Notify;
 use super::metrics::Refusal;
 use crate::configuration::Limits;
 
-/// How often addresses that have been quiet are forgotten.
+/// Interval at which quiet addresses are forgotten.
 const FORGET_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Counts connections and handshakes against [`Limits`]. Limits can be changed while connections are open.
+/// Counts connections and handshakes against [`Limits`], which can be changed at any time.
 #[derive(Debug)]
 pub struct Limiter {
     connections: Gauge,
     handshakes: Gauge,
-    /// Somebody may begin a handshake.
+    /// Notified when a handshake may begin.
     is_free: Notify,
     rate: RwLock<Option<Rate>>,
 }
 
-/// A connection that has been let in; dropped, it makes room for another one.
+/// Permit of a connection. Dropping it makes room for another one.
 #[derive(Debug)]
+#[must_use]
 pub struct ConnectionPermit(Arc<Limiter>);
 
-/// A handshake that is under way; dropped, it makes room for another one.
+/// Permit of a handshake. Dropping it makes room for another one.
 #[derive(Debug)]
+#[must_use]
 pub struct HandshakePermit(Arc<Limiter>);
 
 impl Limiter {
-    /// A limiter for `limits`.
+    /// Returns a limiter for `limits`.
     pub fn new(limits: &Limits) -> Arc<Self> {
         Arc::new(Self {
             connections: Gauge::new(limits.connections),
@@ -45,7 +47,7 @@ impl Limiter {
         })
     }
 
-    /// Has other limits from now on. Who has been let in stays.
+    /// Changes the limits. Permits that were granted stay valid.
     pub fn set(&self, limits: &Limits) {
         self.connections.set(limits.connections);
         self.handshakes.set(limits.handshakes);
@@ -55,25 +57,26 @@ impl Limiter {
             *rate = Rate::new(limits.connections_per_second);
         }
         drop(rate);
-        // There may be room for many who wait.
+        // There may be room for several waiters.
         self.is_free.notify_waiters();
     }
 
-    /// Whether a new connection of `address` is let in.
+    /// Admits a new connection of `address`.
     ///
     /// # Errors
-    /// The reason why not.
+    /// Returns the limit that was reached.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<ConnectionPermit, Refusal> {
-        // Who is refused for its rate gives the place back.
+        // If the rate is exceeded, the permit is dropped.
         let permit = self.admit_unnamed()?;
         self.check_rate(address)?;
         Ok(permit)
     }
 
-    /// Whether a new connection is let in of which it is not known yet whose it is: [`check_rate`](Self::check_rate) follows.
+    /// Admits a new connection whose client is not known yet. The caller must call
+    /// [`check_rate`](Self::check_rate) later.
     ///
     /// # Errors
-    /// [`Refusal::Connections`].
+    /// Returns [`Refusal::Connections`] if there are too many.
     pub fn admit_unnamed(self: &Arc<Self>) -> Result<ConnectionPermit, Refusal> {
         match self.connections.take() {
             true => Ok(ConnectionPermit(Arc::clone(self))),
@@ -81,10 +84,11 @@ impl Limiter {
         }
     }
 
-    /// Counts a connection of `address`. Of IPv6, addresses with the first 64 bits in common count as one.
+    /// Counts a new connection of `address`. IPv6 addresses that share the first 64 bits count as
+    /// one.
     ///
     /// # Errors
-    /// [`Refusal::Rate`] if there have been too many.
+    /// Returns [`Refusal::Rate`] if there were too many.
     pub fn check_rate(&self, address: IpAddr) -> Result<(), Refusal> {
         let rate = self.rate.read().unwrap_or_else(PoisonError::into_inner);
         match &*rate {
@@ -97,7 +101,8 @@ impl Limiter {
     pub async fn begin_handshake(self: &Arc<Self>) -> HandshakePermit {
         loop {
             let mut notified = pin!(self.is_free.notified());
-            // From here on nobody's leaving is missed: neither before the count is looked at, nor after.
+            // From here on no notification is missed, even if a permit is dropped before or after
+            // the check below.
             notified.as_mut().enable();
             if self.handshakes.take() {
                 return HandshakePermit(Arc::clone(self));
@@ -120,7 +125,7 @@ impl Drop for HandshakePermit {
     }
 }
 
-/// How many there are, and how many there may be.
+/// Number of permits in use, and its limit.
 #[derive(Debug)]
 struct Gauge {
     taken: AtomicUsize,
@@ -152,12 +157,12 @@ impl Gauge {
     }
 }
 
-/// Connections per second, by address.
+/// Connections per second by address.
 #[derive(Debug)]
 struct Rate {
     per_second: NonZeroU32,
     limiter: DefaultKeyedRateLimiter<IpAddr>,
-    /// When addresses were last forgotten.
+    /// Time at which quiet addresses were last forgotten.
     cleaned: Mutex<Instant>,
 }
 
@@ -178,7 +183,8 @@ impl Rate {
         self.limiter.check_key(&network_of(address)).is_ok()
     }
 
-    /// Otherwise each address that ever came would be kept. Whoever comes first after a while does it, and nobody waits for it.
+    /// Removes quiet addresses; otherwise every address that ever connected would be kept. One
+    /// thread does so now and then, and the others do not wait for it.
     fn forget_the_quiet(&self) {
         let Ok(mut cleaned) = self.cleaned.try_lock() else {
             return;
@@ -191,7 +197,8 @@ impl Rate {
     }
 }
 
-/// Whoever has one IPv6 address has all with its first 64 bits.
+/// Masks an IPv6 address to its first 64 bits: a client usually has all addresses of such a
+/// network.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
@@ -251,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_limit_counts_who_is_there() {
+    fn a_lower_limit_counts_open_connections() {
         let limiter = limiter(2, 1, None);
         let one = limiter.admit(CLIENT).unwrap();
         let other = limiter.admit(CLIENT).unwrap();
@@ -284,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_waiting_takes_nobodys_place() {
+    fn a_waiter_that_gives_up_takes_no_permit() {
         let limiter = limiter(1, 1, None);
         let mut first = Box::pin(limiter.begin_handshake());
         let Poll::Ready(permit) = poll(first.as_mut()) else {
@@ -294,7 +301,7 @@ mod tests {
         let mut waits = Box::pin(limiter.begin_handshake());
         assert!(poll(gone.as_mut()).is_pending());
         assert!(poll(waits.as_mut()).is_pending());
-        // The one that is woken goes away before it has looked.
+        // The waiter that was woken goes away before it has checked.
         drop(permit);
         drop(gone);
         assert!(poll(waits.as_mut()).is_ready());
@@ -302,7 +309,7 @@ mod tests {
 
     #[test]
     fn twice_the_rate_may_come_at_once_and_networks_count_as_one() {
-        // A rate so low that nothing comes back while the test runs.
+        // The rate is so low that nothing is refilled during the test.
         let limiter = limiter(1000, 1, Some(1));
         let admitted = |text: &str| limiter.admit(text.parse().unwrap()).is_ok();
         assert!(admitted("2001:db8::1"));
@@ -313,7 +320,7 @@ mod tests {
         assert!(admitted("192.0.2.1"));
         assert!(admitted("::ffff:192.0.2.1"));
         assert!(!admitted("192.0.2.1"));
-        // Who was refused holds no connection.
+        // A refused connection holds no permit.
         assert_eq!(limiter.connections.taken.load(Ordering::SeqCst), 0);
     }
 
@@ -321,7 +328,7 @@ mod tests {
     fn a_rate_that_stays_keeps_its_memory_and_can_be_lifted() {
         let limiter = limiter(1000, 1, Some(1));
         for _ in 0..2 {
-            limiter.admit(CLIENT).unwrap();
+            drop(limiter.admit(CLIENT).unwrap());
         }
         limiter.set(&limits(1000, 2, Some(1)));
         assert_eq!(limiter.admit(CLIENT).unwrap_err(), Refusal::Rate);

@@ -1,7 +1,6 @@
-//! What an operator sees and sets: [metrics], the [access log](access_log), [limits], [systemd], [privileges], and files that are
-//! [watched](watch).
+//! Interfaces for operators: [metrics], [limits], [systemd], [privileges], and [files that are
+//! watched](watch).
 
-pub mod access_log;
 pub mod limits;
 pub mod metrics;
 pub mod privileges;

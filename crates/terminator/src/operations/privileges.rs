@@ -1,4 +1,4 @@
-//! Rights that are given up once they are not needed.
+//! Dropping of privileges.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -14,10 +14,10 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
 
-/// More than any entry of a user database has.
-const LONGEST_ENTRY: usize = 1 << 20;
+/// Larger than any entry of a user database.
+const MAX_ENTRY_BYTES: usize = 1 << 20;
 
-/// A user of the system.
+/// User of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     name: CString,
@@ -26,14 +26,14 @@ pub struct User {
 }
 
 impl User {
-    /// The user of this name.
+    /// Finds the user called `name`.
     ///
     /// # Errors
-    /// If there is none, or none can be looked for.
+    /// Returns an error if there is none, or if the user database cannot be read.
     pub fn find(name: &str) -> io::Result<Self> {
         let absent = || {
             let text = format!(
-                "there is no user \"{name}\": make one with `useradd --system`, or name another"
+                "there is no user \"{name}\": create one with `useradd --system`, or name another"
             );
             io::Error::new(io::ErrorKind::NotFound, text)
         };
@@ -42,8 +42,8 @@ impl User {
         loop {
             let mut entry = MaybeUninit::<libc::passwd>::uninit();
             let mut found = std::ptr::null_mut();
-            // SAFETY: the name ends with a zero byte; the entry is written into memory of its type, and the texts it points to into
-            // the buffer, whose length is given.
+            // SAFETY: the name ends with a zero byte; the entry is written into memory of its type,
+            // and the texts it points to into the buffer, whose length is given.
             let result = unsafe {
                 libc::getpwnam_r(
                     name.as_ptr(),
@@ -64,20 +64,22 @@ impl User {
                         group: entry.pw_gid,
                     });
                 }
-                libc::ERANGE if buffer.len() < LONGEST_ENTRY => buffer.resize(buffer.len() * 2, 0),
-                // What some sources of users answer when there is none (getpwnam(3)).
+                libc::ERANGE if buffer.len() < MAX_ENTRY_BYTES => {
+                    buffer.resize(buffer.len() * 2, 0)
+                }
+                // Some sources of users return these if there is no such user (getpwnam(3)).
                 libc::ENOENT | libc::ESRCH => return Err(absent()),
                 error => return Err(io::Error::from_raw_os_error(error)),
             }
         }
     }
 
-    /// Its number.
+    /// Returns the user id.
     pub fn id(&self) -> u32 {
         self.user
     }
 
-    /// Whether it may read a file that has this owner, group and mode, as far as those tell.
+    /// Returns true if the user may read a file with this owner, group and mode.
     pub fn may_read(&self, metadata: &fs::Metadata) -> bool {
         let mode = metadata.mode();
         if self.user == 0 {
@@ -95,7 +97,8 @@ impl User {
         let mut groups = vec![0; 64];
         loop {
             let mut count = groups.len() as libc::c_int;
-            // SAFETY: the name ends with a zero byte, and no more groups are written than the count says there is room for.
+            // SAFETY: the name ends with a zero byte, and no more groups are written than the count
+            // says there is room for.
             let result = unsafe {
                 libc::getgrouplist(
                     self.name.as_ptr(),
@@ -114,11 +117,13 @@ impl User {
     }
 }
 
-/// Has the whole process run as `user` with its groups, keeping no capability. To be called before threads are started: of threads
-/// that are there already the user changes, but not what they may gain by executing a program.
+/// Makes the whole process run as `user` with its groups and without capabilities. Must be called
+/// before threads are started: the user of existing threads changes too, but not what they may gain
+/// by executing a program.
 ///
 /// # Errors
-/// If there is no such user, or this process may not; if any thread has kept a right.
+/// Returns an error if there is no such user, if this process may not switch to it, or if any
+/// thread has kept a privilege.
 pub fn drop_to(user: &str) -> io::Result<()> {
     let user = User::find(user)?;
     let is_already = getuid().as_raw() == user.user
@@ -135,7 +140,7 @@ pub fn drop_to(user: &str) -> io::Result<()> {
             io::Error::new(error.kind(), text)
         })?;
     }
-    // The kernel sets this anew when the user changes (PR_SET_DUMPABLE(2const)).
+    // The kernel resets this when the user changes (PR_SET_DUMPABLE(2const)).
     if is_protected {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     }
@@ -154,7 +159,8 @@ pub fn drop_to(user: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The functions of the C library change all threads (nptl(7)); the system calls would change this one alone.
+/// Calls functions of the C library, since they change all threads (nptl(7)). The system calls
+/// would change this thread only.
 fn become_user(user: &User) -> io::Result<()> {
     let check = |result: libc::c_int| match result {
         0 => Ok(()),
@@ -168,7 +174,7 @@ fn become_user(user: &User) -> io::Result<()> {
     }
 }
 
-/// What the system says of each thread: a mistake here would go unnoticed for years.
+/// Checks each thread in /proc. A mistake here would go unnoticed for years.
 fn no_thread_has_kept_rights(user: &User) -> io::Result<()> {
     for thread in fs::read_dir("/proc/self/task")? {
         let status = fs::read_to_string(thread?.path().join("status"))?;
@@ -185,14 +191,14 @@ fn no_thread_has_kept_rights(user: &User) -> io::Result<()> {
             _ => true,
         });
         if !is_right {
-            let text = "a thread has kept rights of the user that has started it";
+            let text = "a thread has kept privileges of the user that started it";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
     }
     Ok(())
 }
 
-/// Whether this process may listen at `port`, which is not 0.
+/// Returns true if this process may listen at `port`, which is not 0.
 pub fn may_bind(port: u16) -> bool {
     let first = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     let first = first
@@ -209,7 +215,7 @@ pub fn may_bind(port: u16) -> bool {
 /// Keeps private keys out of core dumps and away from debuggers of the same user.
 ///
 /// # Errors
-/// Those of the system.
+/// Returns the error of the system.
 pub fn protect_memory() -> io::Result<()> {
     let none = Rlimit {
         current: Some(0),
@@ -220,10 +226,10 @@ pub fn protect_memory() -> io::Result<()> {
     Ok(())
 }
 
-/// Raises the limit of open files to `wanted`, or as far as this process may. Returns what it is then.
+/// Raises the limit of open files to `wanted`, or as far as possible. Returns the new limit.
 ///
 /// # Errors
-/// Those of the system.
+/// Returns the error of the system.
 pub fn raise_descriptor_limit(wanted: u64) -> io::Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
@@ -236,7 +242,7 @@ pub fn raise_descriptor_limit(wanted: u64) -> io::Result<u64> {
             current: Some(wanted),
             maximum: Some(wanted),
         };
-        // Root may, within what the kernel allows.
+        // Root may raise the maximum too, within the kernel's limit.
         if setrlimit(Resource::Nofile, raised).is_ok() {
             return Ok(wanted);
         }

@@ -1,4 +1,4 @@
-//! systemd: sockets that it has bound, and what it is told.
+//! Interface to systemd: socket activation and notifications.
 
 use std::io;
 use std::net::TcpListener;
@@ -8,26 +8,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sd_notify::NotifyState;
 use socket2::{Socket, Type};
 
-/// The listening sockets that systemd has passed (sd_listen_fds(3)), non-blocking; none if the process was not activated by sockets.
-/// They are handed out once: the second call returns none.
+/// Returns the listening sockets that systemd has passed (sd_listen_fds(3)), set to non-blocking.
+/// Returns none if the process was not activated by sockets, and from the second call on.
 ///
 /// # Errors
-/// If one of them is no listening TCP socket.
+/// Returns an error if one of them is not a listening TCP socket.
 pub fn listeners() -> io::Result<Vec<TcpListener>> {
     static ARE_TAKEN: AtomicBool = AtomicBool::new(false);
-    // Asked for even then: a wrong variable is an error each time.
+    // Called each time, so that a malformed variable is an error each time.
     let passed = sd_notify::listen_fds()?;
     if ARE_TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(Vec::new());
     }
     passed
         .map(|descriptor| {
-            // SAFETY: systemd has opened these descriptors for this process, whose number stands beside them, and nothing else
-            // in it takes them: the flag above is set once. That they are open, `listen_fds` has seen when it changed their flags.
+            // SAFETY: systemd has opened these descriptors for this process, whose number stands
+            // beside them, and nothing else in it takes them: the flag above is set once.
+            // `listen_fds` has changed their flags, so they are open.
             let socket = Socket::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
             listener(socket).map_err(|error| {
                 let text = format!(
-                    "descriptor {descriptor} from systemd is no listening TCP socket ({error}): \
+                    "descriptor {descriptor} from systemd is not a listening TCP socket ({error}): \
                      the .socket unit must have ListenStream= with a port, and Accept=no"
                 );
                 io::Error::new(io::ErrorKind::InvalidInput, text)
@@ -45,21 +46,21 @@ fn listener(socket: Socket) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Tells systemd, if it asks (sd_notify(3)): connections are served.
+/// Notifies systemd (sd_notify(3)) that connections are served.
 pub fn notify_ready() {
     notify(&[NotifyState::Ready]);
 }
 
-/// A new configuration is being read; [`notify_ready`] follows.
+/// Notifies systemd that a configuration is being read. [`notify_ready`] must follow.
 pub fn notify_reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
-        // Without the time systemd would take the reload for failed, and end the service.
+        // Without the time systemd would consider the reload failed and stop the service.
         Err(_) => notify(&[]),
     }
 }
 
-/// Connections are being ended.
+/// Notifies systemd that the process is ending.
 pub fn notify_stopping() {
     notify(&[NotifyState::Stopping]);
 }

@@ -1,17 +1,18 @@
-//! Files that are looked at for a change.
+//! Detection of changed files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What files looked like. Made anew, it differs if one of them has been written, replaced (as Kubernetes does, by a link to another
-/// folder), or removed.
+/// State of several files. A later one differs if a file has been written, replaced (as Kubernetes
+/// does, with a link to another folder) or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot(Vec<Option<Look>>);
+pub struct Snapshot(Vec<Option<FileState>>);
 
-/// What tells one version of a file from another. The change time is not part of it: it also changes with a new name or owner.
+/// Properties that differ between versions of a file. The change time is not among them, since a
+/// new name or owner changes it as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Look {
+struct FileState {
     device: u64,
     inode: u64,
     seconds: i64,
@@ -20,16 +21,16 @@ struct Look {
 }
 
 impl Snapshot {
-    /// What `files` look like now.
+    /// Reads the state of `files`.
     pub fn of(files: &[PathBuf]) -> Self {
-        Self(files.iter().map(|path| look(path)).collect())
+        Self(files.iter().map(|path| file_state(path)).collect())
     }
 }
 
-/// Of the file that links lead to; `None` if it cannot be looked at.
-fn look(path: &Path) -> Option<Look> {
+/// Reads the state of a file, following links. Returns `None` if it cannot be read.
+fn file_state(path: &Path) -> Option<FileState> {
     let metadata = fs::metadata(path).ok()?;
-    Some(Look {
+    Some(FileState {
         device: metadata.dev(),
         inode: metadata.ino(),
         seconds: metadata.mtime(),
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_replaced_or_removed_is_seen() {
+    fn a_written_replaced_or_removed_file_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let files = [folder.path().join("one"), folder.path().join("other")];
         let absent = Snapshot::of(&files);
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_another_folder_is_seen() {
+    fn a_link_to_another_folder_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let below = |name: &str| folder.path().join(name);
         for version in ["..one", "..other"] {

@@ -1,4 +1,4 @@
-//! Certificates with their keys, and which of them a client gets.
+//! Certificates with their keys, and their selection by server name.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,37 +11,42 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SigningKey};
 use webpki::EndEntityCert;
 
+use super::error::TlsError;
 use super::pem;
 use super::private_key::PrivateKey;
 use crate::configuration::CertificateFiles;
 use crate::crypto::Isolation;
 
-/// The certificates of a listener, by the names that clients ask for.
+/// Certificates of a listener by server name.
 #[derive(Debug)]
 pub(crate) struct Certificates {
-    /// By lower-case name; that of a wildcard begins with `*.`. Of one name there may be several, with keys of different kinds.
+    /// Certificates by lower-case name. Names of wildcard certificates begin with `*.`. A name may
+    /// have several certificates, with keys of different kinds.
     by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
-    /// For clients that name no server, or one that is not here: those of the names of the first certificate.
+    /// Certificates for clients that name no server or an unknown one: those that share a name with
+    /// the first certificate.
     default: Vec<Arc<CertifiedKey>>,
 }
 
 impl Certificates {
-    /// Reads `files`. Keys go to `isolation`, if there is one, and otherwise to the provider.
+    /// Reads `files`. Private keys go to `isolation` if there is one, otherwise to the provider.
     ///
     /// # Errors
-    /// Names the file and says what is wrong with it.
+    /// Returns an error that names the file and the reason.
     pub(crate) fn read(
         files: &[CertificateFiles],
         provider: &CryptoProvider,
         isolation: Option<&Isolation>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, TlsError> {
         let mut by_name: HashMap<String, Vec<Arc<CertifiedKey>>> = HashMap::new();
         let mut default = Vec::new();
         let mut first_names: Option<Vec<String>> = None;
         for files in files {
             let key = Arc::new(certified_key(files, provider, isolation)?);
-            let names = names(&key.cert[0])
-                .map_err(|error| format!("{}: {error}", files.certificate.display()))?;
+            let names = names(&key.cert[0]).map_err(|source| TlsError::Names {
+                file: files.certificate.clone(),
+                source,
+            })?;
             if first_names
                 .as_ref()
                 .is_none_or(|first| names.iter().any(|name| first.contains(name)))
@@ -54,7 +59,8 @@ impl Certificates {
             first_names.get_or_insert(names);
         }
         for keys in by_name.values_mut().chain([&mut default]) {
-            // Signatures of ECDSA cost a server, and certificates with them the network, a fraction of RSA's.
+            // ECDSA goes first: its signatures are cheaper for the server, and its certificates are
+            // smaller than with RSA.
             keys.sort_by_key(|key| key.key.algorithm() == SignatureAlgorithm::RSA);
         }
         Ok(Self { by_name, default })
@@ -81,7 +87,7 @@ impl ResolvesServerCert for Certificates {
             let schemes = hello.signature_schemes();
             key.key.choose_scheme(schemes).is_some()
         };
-        // A client that could check none of them is told so by rustls.
+        // rustls refuses a client that supports none of them.
         keys.iter().find(fits).or(keys.first()).cloned()
     }
 }
@@ -90,21 +96,20 @@ fn certified_key(
     files: &CertificateFiles,
     provider: &CryptoProvider,
     isolation: Option<&Isolation>,
-) -> Result<CertifiedKey, String> {
-    let file = files.certificate.display();
+) -> Result<CertifiedKey, TlsError> {
     let chain = pem::certificates(&files.certificate)?;
     let key = signing_key(&files.key, provider, isolation)?;
     let mut certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {
-        // Of some keys the public half is not known.
+        // The public half of some keys is not known.
         Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
         Err(rustls::Error::InconsistentKeys(_)) => {
-            let key = files.key.display();
-            return Err(format!(
-                "{key}: is not the key of the certificate in {file}"
-            ));
+            return Err(TlsError::KeyMismatch {
+                key: files.key.clone(),
+                certificate: files.certificate.clone(),
+            });
         }
-        Err(error) => return Err(format!("{file}: {error}")),
+        Err(error) => return Err(TlsError::unusable(&files.certificate, error)),
     }
     if let Some(ocsp) = &files.ocsp {
         certified.ocsp = Some(pem::content(ocsp)?);
@@ -116,19 +121,23 @@ fn signing_key(
     file: &Path,
     provider: &CryptoProvider,
     isolation: Option<&Isolation>,
-) -> Result<Arc<dyn SigningKey>, String> {
-    let at = |error: String| format!("{}: {error}", file.display());
+) -> Result<Arc<dyn SigningKey>, TlsError> {
     let key = PrivateKey::read(file)?;
     match isolation {
-        Some(isolation) => isolation.signing_key(key.der()).map_err(at),
+        Some(isolation) => isolation
+            .signing_key(key.der())
+            .map_err(|error| TlsError::Isolation {
+                file: file.to_owned(),
+                source: error.into(),
+            }),
         None => provider
             .key_provider
             .load_private_key(key.der().clone_key())
-            .map_err(|error| at(error.to_string())),
+            .map_err(|error| TlsError::unusable(file, error)),
     }
 }
 
-/// The DNS names of a certificate, in lower case.
+/// Returns the DNS names of a certificate in lower case.
 fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, webpki::Error> {
     let parsed = EndEntityCert::try_from(certificate)?;
     Ok(parsed

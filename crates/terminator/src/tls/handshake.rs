@@ -1,4 +1,4 @@
-//! A handshake, step by step on fibers.
+//! TLS handshake, whose steps run on fibers.
 
 use std::future::poll_fn;
 use std::io;
@@ -14,52 +14,54 @@ use super::linger;
 use super::stream::{Network, TlsStream};
 use crate::event_loop::jobs::{self, UnderWay};
 
-/// What a handshake has agreed on.
-pub(crate) struct Agreement {
+/// Negotiated parameters of a connection.
+pub(crate) struct Negotiated {
     pub(crate) version: ProtocolVersion,
     pub(crate) cipher_suite: String,
     pub(crate) server_name: Option<String>,
     pub(crate) alpn: Option<Vec<u8>>,
-    pub(crate) client_certificate: Option<rustls::pki_types::CertificateDer<'static>>,
+    /// End-entity certificate of the client in DER.
+    pub(crate) client_certificate: Option<Vec<u8>>,
     pub(crate) is_resumption: bool,
 }
 
-/// Reads until `beginning` holds a whole record (RFC 8446 section 5.1), or what can be none: nothing is computed for a client that has
-/// not said what it wants.
+/// Reads until `beginning` holds a complete record (RFC 8446, 5.1), or bytes that cannot be one.
+/// Nothing is computed for a client before its first record is complete.
 ///
 /// # Errors
-/// Those of the socket, and [`io::ErrorKind::UnexpectedEof`].
+/// Returns the error of the socket, or [`io::ErrorKind::UnexpectedEof`].
 pub(crate) async fn read_first_record(
     tcp: &mut TcpStream,
     beginning: &mut Vec<u8>,
 ) -> io::Result<()> {
-    const ROOM: usize = 2048;
+    const READ_SIZE: usize = 2048;
     const HEADER: usize = 5;
-    const LONGEST: usize = 1 << 14;
+    const MAX_RECORD_LENGTH: usize = 1 << 14;
     loop {
         if let Some(&[kind, _, _, high, low]) = beginning.get(..HEADER) {
             let length = usize::from(u16::from_be_bytes([high, low]));
-            let is_handshake = kind == 22 && length <= LONGEST;
+            let is_handshake = kind == 22 && length <= MAX_RECORD_LENGTH;
             if !is_handshake || beginning.len() >= HEADER + length {
                 return Ok(());
             }
         }
-        beginning.reserve(ROOM);
+        beginning.reserve(READ_SIZE);
         if tcp.read_buf(beginning).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
 }
 
-/// Completes the handshake of a client of which `beginning` has been read already.
+/// Completes a handshake. `beginning` are the bytes that have been read already.
 ///
 /// # Errors
-/// Those of the socket, and [`io::ErrorKind::InvalidData`] round the [`rustls::Error`] if TLS has failed; the client has been told then.
+/// Returns the error of the socket, or [`io::ErrorKind::InvalidData`] with the [`rustls::Error`]
+/// after the client has been sent an alert.
 pub(crate) async fn accept(
     mut tcp: TcpStream,
     mut beginning: &[u8],
     settings: Arc<ServerConfig>,
-) -> io::Result<(TlsStream, Agreement)> {
+) -> io::Result<(TlsStream, Negotiated)> {
     let under_way = UnderWay::begin();
     let new = ServerConnection::new(settings).map_err(invalid)?;
     let mut tls = Box::new(new);
@@ -78,15 +80,15 @@ pub(crate) async fn accept(
         let processed;
         (tls, processed) = jobs::process(tls).await;
         if let Err(error) = processed {
-            // Whether the alert arrives makes no difference.
+            // The handshake has failed, even if the alert cannot be sent.
             let _ = send(&mut tcp, &mut tls).await;
             linger::close(tcp);
             return Err(invalid(error));
         }
     }
     drop(under_way);
-    let agreement = agreement(&tls);
-    Ok((TlsStream::new(tcp, tls), agreement))
+    let negotiated = negotiated(&tls);
+    Ok((TlsStream::new(tcp, tls), negotiated))
 }
 
 fn invalid(error: rustls::Error) -> io::Error {
@@ -122,17 +124,17 @@ fn settled(result: io::Result<usize>) -> Poll<io::Result<usize>> {
     }
 }
 
-fn agreement(tls: &ServerConnection) -> Agreement {
+fn negotiated(tls: &ServerConnection) -> Negotiated {
     let cipher_suite = tls
         .negotiated_cipher_suite()
         .and_then(|suite| suite.suite().as_str());
     let certificate = tls
         .peer_certificates()
         .and_then(|chain| chain.first())
-        .map(|certificate| certificate.clone().into_owned());
-    Agreement {
+        .map(|certificate| certificate.to_vec());
+    Negotiated {
         version: tls.protocol_version().unwrap_or(ProtocolVersion::TLSv1_2),
-        // rustls calls those of TLS 1.3 TLS13_...
+        // rustls calls the suites of TLS 1.3 TLS13_...
         cipher_suite: cipher_suite
             .unwrap_or_default()
             .replacen("TLS13_", "TLS_", 1),

@@ -1,7 +1,7 @@
-//! A connection that is closed while its client is still sending.
+//! Lingering close, for a client that is still sending.
 //!
-//! Linux answers what comes then with a reset, and a client that sees one forgets what it has not read yet: the response, or the
-//! alert, that says why the connection was closed.
+//! Linux answers data on a closed socket with a reset. A client that receives one loses what it has
+//! not read yet: the response, or the alert with the reason for the close.
 
 use std::io;
 use std::time::Duration;
@@ -10,30 +10,30 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long a client may go on.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// And how much it may send.
-const MOST_BYTES: u64 = 16 << 20;
+/// Longest time that a client may go on sending.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Most bytes that a client may go on sending.
+const MAX_LINGER_BYTES: u64 = 16 << 20;
 
-/// Closes `tcp`, of which everything has been sent. Unless the client has ended, too, what it still sends is read and thrown away
-/// for a while, in a task of its own.
+/// Closes `tcp`, to which everything has been written. Unless the client has ended too, a task of
+/// its own reads and discards the client's bytes for a while.
 pub(super) fn close(mut tcp: TcpStream) {
     let has_ended = match tcp.try_read(&mut [0; 1024]) {
         Ok(length) => length == 0,
         Err(error) => error.kind() != io::ErrorKind::WouldBlock,
     };
-    // Whoever is not in a runtime any more closes everything at once.
+    // Outside a runtime, which is being shut down, the socket is closed at once.
     if has_ended || tokio::runtime::Handle::try_current().is_err() {
         return;
     }
     tokio::spawn(async move {
-        // It may be shut down already.
+        // The socket may be shut down already.
         let _ = tcp.shutdown().await;
         let rest = async {
-            let mut rest = tcp.take(MOST_BYTES);
+            let mut rest = tcp.take(MAX_LINGER_BYTES);
             let mut bytes = [0; 4096];
             while rest.read(&mut bytes).await.is_ok_and(|length| length > 0) {}
         };
-        let _ = timeout(PATIENCE, rest).await;
+        let _ = timeout(LINGER_TIMEOUT, rest).await;
     });
 }

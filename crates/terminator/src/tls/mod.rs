@@ -1,6 +1,9 @@
-//! TLS with rustls: [certificates], the [settings] of a listener, files in [pem], [handshakes](handshake), and the [stream] that is left after one.
+//! TLS with rustls: [certificates], [settings] of listeners, [backends] with TLS, PEM files
+//! ([pem]), [handshakes](handshake) and the [stream] after a handshake.
 
+pub(crate) mod backends;
 pub(crate) mod certificates;
+pub(crate) mod error;
 pub(crate) mod handshake;
 mod linger;
 pub(crate) mod pem;

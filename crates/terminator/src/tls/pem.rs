@@ -1,63 +1,58 @@
-//! Certificates from files. What is wrong with one is told in full: the file, the reason and the cure.
+//! PEM files. Errors name the file, the reason and the remedy.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// The content of a file.
+use super::error::TlsError;
+
+/// Returns the content of a file.
 ///
 /// # Errors
-/// Names the file and the cure.
-pub(crate) fn content(file: &Path) -> Result<Vec<u8>, String> {
-    fs::read(file).map_err(|error| {
-        let cure = match error.kind() {
-            ErrorKind::NotFound => "correct the path, or put the file there",
-            ErrorKind::PermissionDenied => "start as root, or change the rights of the file",
-            _ => "correct the path",
-        };
-        format!("{}: cannot be read ({error}): {cure}", file.display())
+/// Returns an error that names the file and the remedy.
+pub(crate) fn content(file: &Path) -> Result<Vec<u8>, TlsError> {
+    fs::read(file).map_err(|source| TlsError::Unreadable {
+        file: file.to_owned(),
+        source,
     })
 }
 
-/// The certificates of a PEM file (RFC 7468): one at least.
+/// Returns the certificates of a PEM file (RFC 7468); at least one.
 ///
 /// # Errors
-/// Names the file and the cure.
-pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+/// Returns an error that names the file and the remedy.
+pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let content = content(file)?;
-    let shown = file.display();
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
     match certificates {
-        Ok(certificates) if certificates.is_empty() => Err(format!(
-            "{shown}: holds no certificate in PEM: if it is DER, convert it with `openssl x509 -inform der`"
-        )),
+        Ok(certificates) if certificates.is_empty() => {
+            Err(TlsError::NoCertificate(file.to_owned()))
+        }
         Ok(certificates) => Ok(certificates),
-        Err(error) => Err(format!(
-            "{shown}: is malformed PEM ({error}): write the file anew"
-        )),
+        Err(source) => Err(TlsError::MalformedPem {
+            file: file.to_owned(),
+            source,
+        }),
     }
 }
 
-/// The certificates of a PEM file, each of which can be an authority, and what verifies with them.
+/// Returns the authorities of a PEM file: as a store for verification, and as certificates.
 ///
 /// # Errors
-/// Names the file and the cure.
+/// Returns an error that names the file and the remedy.
 pub(crate) fn authorities(
     file: &Path,
-) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), String> {
+) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), TlsError> {
     let certificates = certificates(file)?;
     let mut store = RootCertStore::empty();
     match store.add_parsable_certificates(certificates.iter().cloned()) {
         (_, 0) => Ok((store, certificates)),
-        (_, refused) => {
-            let shown = file.display();
-            Err(format!(
-                "{shown}: {refused} of its certificates cannot be an authority: check it with `openssl x509 -in {shown} -text`"
-            ))
-        }
+        (_, refused) => Err(TlsError::UnusableAuthorities {
+            file: file.to_owned(),
+            refused,
+        }),
     }
 }

@@ -1,4 +1,4 @@
-//! Private keys from files, read so that no copy stays in memory.
+//! Private keys from files, read without leaving a copy in memory.
 
 use std::path::Path;
 
@@ -6,41 +6,41 @@ use base64ct::{Base64, Encoding};
 use rustls::pki_types::PrivateKeyDer;
 use zeroize::{Zeroize, Zeroizing};
 
+use super::error::{PrivateKeyError, TlsError};
 use super::pem;
 
-/// A private key that is wiped when dropped.
+/// Private key that is wiped when dropped.
 pub(crate) struct PrivateKey(PrivateKeyDer<'static>);
 
 impl PrivateKey {
     /// Reads the first private key of a PEM file (RFC 7468): PKCS #8, PKCS #1 or SEC 1.
     ///
     /// # Errors
-    /// Names the file, what is wrong, and the cure.
-    pub(crate) fn read(file: &Path) -> Result<Self, String> {
+    /// Returns an error that names the file, the reason and the remedy.
+    pub(crate) fn read(file: &Path) -> Result<Self, TlsError> {
         let text = Zeroizing::new(pem::content(file)?);
-        Self::parse(&text).map_err(|error| format!("{}: {error}", file.display()))
+        Self::parse(&text).map_err(|source| TlsError::PrivateKey {
+            file: file.to_owned(),
+            source,
+        })
     }
 
-    /// The key.
+    /// Returns the key.
     pub(crate) fn der(&self) -> &PrivateKeyDer<'static> {
         &self.0
     }
 
-    /// Reads the first private key of a text.
+    /// Parses the first private key of a text.
     ///
     /// # Errors
-    /// What is wrong, and the cure.
-    pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
-        let (label, body) =
-            block(text).ok_or("holds no private key in PEM: name the file of the key")?;
+    /// Returns an error that names the reason and the remedy.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, PrivateKeyError> {
+        let (label, body) = block(text).ok_or(PrivateKeyError::Missing)?;
         let is_encrypted = label == b"ENCRYPTED PRIVATE KEY" || body.contains(&b':');
         if is_encrypted {
-            return Err(
-                "the private key has a passphrase: remove it with `openssl pkey`".to_owned(),
-            );
+            return Err(PrivateKeyError::Encrypted);
         }
-        let der = decode(body)
-            .ok_or("the private key is damaged, it is no base64: write the file anew")?;
+        let der = decode(body).ok_or(PrivateKeyError::Damaged)?;
         Ok(Self(match label {
             b"RSA PRIVATE KEY" => PrivateKeyDer::Pkcs1(der.into()),
             b"EC PRIVATE KEY" => PrivateKeyDer::Sec1(der.into()),
@@ -55,7 +55,7 @@ impl Drop for PrivateKey {
     }
 }
 
-/// The label and the body of the first private key.
+/// Returns label and body of the first private key.
 fn block(text: &[u8]) -> Option<(&[u8], &[u8])> {
     const BEGIN: &[u8] = b"-----BEGIN ";
     const DASHES: &[u8] = b"-----";
@@ -76,7 +76,7 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
         .position(|window| window == wanted)
 }
 
-/// Into a buffer that never grows: what grows leaves a copy behind.
+/// Decodes Base64 into a buffer of fixed size. A growing one would leave copies in memory.
 fn decode(body: &[u8]) -> Option<Vec<u8>> {
     let mut packed = Zeroizing::new(Vec::with_capacity(body.len()));
     packed.extend(body.iter().filter(|byte| !byte.is_ascii_whitespace()));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn a_malformed_key_is_refused() {
         let refused = |text: &str| PrivateKey::parse(text.as_bytes()).err();
         let block = |label: &str, body: &str| {
             refused(&format!(
@@ -116,17 +116,16 @@ mod tests {
             ))
             .unwrap()
         };
-        assert!(refused("").unwrap().contains("holds no private key"));
-        assert!(
-            refused("-----BEGIN PRIVATE KEY-----\nAQID")
-                .unwrap()
-                .contains("holds no private key")
-        );
-        assert!(block("CERTIFICATE", "AQID").contains("holds no private key"));
-        assert!(block("PRIVATE KEY", "A!ID").contains("damaged"));
-        assert!(block("PRIVATE KEY", "").contains("damaged"));
-        assert!(block("ENCRYPTED PRIVATE KEY", "AQID").contains("openssl pkey"));
+        assert_eq!(refused(""), Some(PrivateKeyError::Missing));
+        let unfinished = refused("-----BEGIN PRIVATE KEY-----\nAQID");
+        assert_eq!(unfinished, Some(PrivateKeyError::Missing));
+        assert_eq!(block("CERTIFICATE", "AQID"), PrivateKeyError::Missing);
+        assert_eq!(block("PRIVATE KEY", "A!ID"), PrivateKeyError::Damaged);
+        assert_eq!(block("PRIVATE KEY", ""), PrivateKeyError::Damaged);
+        let encrypted = block("ENCRYPTED PRIVATE KEY", "AQID");
+        assert_eq!(encrypted, PrivateKeyError::Encrypted);
         let header = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAQID";
-        assert!(block("RSA PRIVATE KEY", header).contains("openssl pkey"));
+        let encrypted = block("RSA PRIVATE KEY", header);
+        assert_eq!(encrypted, PrivateKeyError::Encrypted);
     }
 }

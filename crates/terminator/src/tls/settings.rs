@@ -1,4 +1,4 @@
-//! What rustls is told for a listener.
+//! Settings of rustls for a listener.
 
 use std::sync::Arc;
 
@@ -10,35 +10,40 @@ use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifi
 use rustls::{ServerConfig, SupportedProtocolVersion, version};
 
 use super::certificates::Certificates;
+use super::error::TlsError;
 use super::pem;
 use crate::configuration::{ClientCertificates, Listener};
 
-/// Encrypts the tickets of one listener, with keys that are replaced every six hours and kept for twelve. A listener's tickets are no use at
-/// another one, where clients may have to show a certificate.
+/// Encryption of the session tickets of one listener. Its keys are replaced every six hours and
+/// kept for twelve. Other listeners do not accept the tickets, since they may require a client
+/// certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct Tickets {
     producer: Arc<dyn ProducesTickets>,
-    /// Who resumes a session is not asked for a certificate again, so tickets end where other ones are asked for.
-    asked: Asked,
+    /// Verification of clients for which the tickets were issued. A resumption does not verify the
+    /// client again, so a change makes old tickets invalid.
+    client_verification: ClientVerification,
 }
 
-/// The settings of `listener`, and its tickets: those of `previous`, if that asked its clients for the same.
+/// Returns the settings of `listener` and its tickets. Those of `previous` are kept if client
+/// certificates are verified in the same way.
 ///
 /// # Errors
-/// Names the file and says what is wrong.
+/// Returns an error that names the file and the reason.
 pub(crate) fn settings(
     listener: &Listener,
     tickets_per_handshake: usize,
     provider: Arc<CryptoProvider>,
     certificates: Certificates,
     previous: Option<&Tickets>,
-) -> Result<(ServerConfig, Tickets), String> {
-    let (verifier, asked) = verifier(listener.client_certificates.as_ref(), &provider)?;
+) -> Result<(ServerConfig, Tickets), TlsError> {
+    let (verifier, client_verification) =
+        verifier(listener.client_certificates.as_ref(), &provider)?;
     let tickets = match previous {
-        Some(previous) if previous.asked == asked => previous.clone(),
+        Some(previous) if previous.client_verification == client_verification => previous.clone(),
         _ => Tickets {
-            producer: Ticketer::new().map_err(|error| format!("tickets: {error}"))?,
-            asked,
+            producer: Ticketer::new().map_err(TlsError::Tickets)?,
+            client_verification,
         },
     };
     let versions: Vec<&'static SupportedProtocolVersion> = [
@@ -50,7 +55,7 @@ pub(crate) fn settings(
     .collect();
     let mut settings = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)
-        .map_err(|error| error.to_string())?
+        .map_err(TlsError::Settings)?
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(certificates));
     settings.alpn_protocols = listener
@@ -58,7 +63,7 @@ pub(crate) fn settings(
         .iter()
         .map(|name| name.clone().into_bytes())
         .collect();
-    // Sessions are kept by clients only: what is kept here would be of no use to another process, and take memory.
+    // Sessions are stored in tickets only: a store in memory would not help another process.
     settings.session_storage = Arc::new(NoServerSessionStorage {});
     settings.send_tls13_tickets = tickets_per_handshake;
     if tickets_per_handshake > 0 {
@@ -67,24 +72,25 @@ pub(crate) fn settings(
     Ok((settings, tickets))
 }
 
-/// The authorities that certificates are asked of, if they are.
-type Asked = Option<(ClientCertificates, Vec<CertificateDer<'static>>)>;
+/// Settings and authorities that client certificates are verified with, if they are requested.
+type ClientVerification = Option<(ClientCertificates, Vec<CertificateDer<'static>>)>;
 
 fn verifier(
-    asked: Option<&ClientCertificates>,
+    clients: Option<&ClientCertificates>,
     provider: &Arc<CryptoProvider>,
-) -> Result<(Arc<dyn ClientCertVerifier>, Asked), String> {
-    let Some(asked) = asked else {
+) -> Result<(Arc<dyn ClientCertVerifier>, ClientVerification), TlsError> {
+    let Some(clients) = clients else {
         return Ok((WebPkiClientVerifier::no_client_auth(), None));
     };
-    let (roots, authorities) = pem::authorities(&asked.authorities)?;
+    let (roots, authorities) = pem::authorities(&clients.authorities)?;
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-    let builder = match asked.required {
+    let builder = match clients.required {
         true => builder,
         false => builder.allow_unauthenticated(),
     };
-    let verifier = builder
-        .build()
-        .map_err(|error| format!("{}: {error}", asked.authorities.display()))?;
-    Ok((verifier, Some((asked.clone(), authorities))))
+    let verifier = builder.build().map_err(|source| TlsError::Verifier {
+        file: clients.authorities.clone(),
+        source,
+    })?;
+    Ok((verifier, Some((clients.clone(), authorities))))
 }

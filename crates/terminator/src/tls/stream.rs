@@ -1,4 +1,4 @@
-//! A TLS connection after its handshake, as a stream of bytes.
+//! TLS connection after its handshake, as a byte stream.
 
 use std::future::poll_fn;
 use std::io::{self, BufRead, IoSlice, Read, Write};
@@ -11,19 +11,20 @@ use tokio::net::TcpStream;
 
 use super::linger;
 
-/// Its end is the peer's close_notify; an end without one is an error, since anybody on the way may have caused it.
+/// Byte stream of a TLS connection. It ends with the peer's close_notify. An end without
+/// close_notify is an error, since anybody on the network may have caused it.
 pub(crate) struct TlsStream {
-    /// There until it is dropped.
+    /// `None` only while dropped.
     tcp: Option<TcpStream>,
     tls: Box<ServerConnection>,
-    /// close_notify has been sent.
+    /// True after close_notify has been sent.
     is_closed: bool,
-    /// The client sends nothing any more.
+    /// True after the end of the client's data.
     has_ended: bool,
 }
 
 impl TlsStream {
-    /// The stream of a handshake that is complete.
+    /// Returns the stream of a completed handshake.
     pub(super) fn new(tcp: TcpStream, tls: Box<ServerConnection>) -> Self {
         Self {
             tcp: Some(tcp),
@@ -33,7 +34,7 @@ impl TlsStream {
         }
     }
 
-    /// Waits until there is something to read. Returns whether there is: the peer may end the connection, or break it off.
+    /// Waits for data. Returns false if the peer ends or breaks off the connection.
     pub(crate) async fn wait_for_data(&mut self) -> bool {
         poll_fn(|context| self.poll_data(context)).await
     }
@@ -54,7 +55,7 @@ impl TlsStream {
         }
     }
 
-    /// Takes records from the network, as many as there are.
+    /// Reads the available records from the network.
     fn poll_records(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut network = Network {
             tcp: self.tcp.as_mut().expect("the stream has not been dropped"),
@@ -69,8 +70,8 @@ impl TlsStream {
             Ok(length) => self.has_ended |= length == 0,
         }
         let processed = self.tls.process_new_packets();
-        // An alert, or the answer to a key update. Nobody waits for it, so it may go with what is written next; and what has been
-        // received is not lost if it cannot be sent.
+        // Sends an alert or the answer to a key update. It need not be complete: the rest goes with
+        // the next write, and received data must not be lost because of an error.
         let _ = self.poll_send(context);
         Poll::Ready(
             processed
@@ -79,7 +80,7 @@ impl TlsStream {
         )
     }
 
-    /// Sends what rustls has encrypted.
+    /// Sends the records that rustls has encrypted.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.tls.wants_write() {
             let mut network = Network {
@@ -140,7 +141,7 @@ impl AsyncWrite for TlsStream {
             let is_empty = buffers.iter().all(|buffer| buffer.is_empty());
             match sent {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                // rustls has as much as it takes before some of it has been sent.
+                // The buffer of rustls is full until some of it has been sent.
                 Poll::Pending if taken == 0 && !is_empty => return Poll::Pending,
                 _ if taken > 0 || is_empty => return Poll::Ready(Ok(taken)),
                 _ => {}
@@ -170,7 +171,7 @@ impl AsyncWrite for TlsStream {
 
 impl Drop for TlsStream {
     fn drop(&mut self) {
-        // What has not been closed is broken off.
+        // A connection without close_notify is broken off.
         let is_needed = self.is_closed && !self.has_ended;
         if let Some(tcp) = self.tcp.take().filter(|_| is_needed) {
             linger::close(tcp);
@@ -178,7 +179,8 @@ impl Drop for TlsStream {
     }
 }
 
-/// The socket, as rustls wants it: what would have to wait is an error, and wakes the task later.
+/// Adapter that lets rustls use the socket. An operation that would block returns an error and
+/// wakes the task later.
 pub(super) struct Network<'a, 'b> {
     pub(super) tcp: &'a mut TcpStream,
     pub(super) context: &'a mut Context<'b>,

@@ -1,4 +1,4 @@
-//! Certificates, keys, authorities and OCSP responses.
+//! Checks of certificates, keys, authorities and OCSP responses.
 
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use time::macros::format_description;
 use super::Findings;
 use crate::configuration::CertificateFiles;
 use crate::operations::privileges::User;
+use crate::tls::error::TlsError;
 use crate::tls::pem;
 use crate::tls::private_key::PrivateKey;
 
@@ -36,9 +37,9 @@ impl Findings {
         self.accept(pem::authorities(path));
     }
 
-    /// What has been read, or nothing and an error more.
-    fn accept<T>(&mut self, read: Result<T, String>) -> Option<T> {
-        read.map_err(|error| self.error(error)).ok()
+    /// Returns the value, or notes the error and returns `None`.
+    fn accept<T>(&mut self, read: Result<T, TlsError>) -> Option<T> {
+        read.map_err(|error| self.error(error.to_string())).ok()
     }
 
     fn check_match(
@@ -53,14 +54,14 @@ impl Findings {
         match CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()) {
             Ok(_) => {}
             Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => self.error(format!(
-                "{certificate}: its first certificate is not for the key {shown}: name files that belong together, the server's own \
+                "{certificate}: its first certificate does not belong to the key {shown}: name files that belong together, the server's own \
                  certificate first"
             )),
             Err(Error::InvalidCertificate(error)) => self.error(format!(
-                "{certificate}: its first certificate cannot be used ({error}): have it issued anew"
+                "{certificate}: its first certificate cannot be used ({error}): have it reissued"
             )),
             Err(error) => self.error(format!(
-                "{shown}: the private key cannot be used ({error}): RSA, ECDSA (P-256, P-384, P-521) and Ed25519 can"
+                "{shown}: the private key cannot be used ({error}): use RSA, ECDSA (P-256, P-384, P-521) or Ed25519"
             )),
         }
     }
@@ -92,7 +93,7 @@ impl Findings {
         };
         if !is_der_sequence(&content) {
             self.error(format!(
-                "{}: is no OCSP response in DER: fetch one with `openssl ocsp -respout`",
+                "{}: is not an OCSP response in DER: fetch one with `openssl ocsp -respout`",
                 path.display()
             ));
         }
@@ -104,7 +105,8 @@ enum Invalidity {
     NotYetValid(UnixTime),
 }
 
-/// webpki looks at the time before anything else, so with no authority at all its answer is about the time, or that it knows no issuer.
+/// Checks the validity period. webpki checks it first, so that without any authority its error is
+/// either about the period or about the unknown issuer.
 fn validity(certificate: &CertificateDer<'_>) -> Result<(), Invalidity> {
     let Ok(parsed) = ParsedCertificate::try_from(certificate) else {
         return Ok(());
@@ -138,7 +140,7 @@ fn day(time: UnixTime) -> String {
         .unwrap_or_else(|| format!("second {} of Unix time", time.as_secs()))
 }
 
-/// Whether `content` is a SEQUENCE (X.690, 8.9) that ends where the file ends.
+/// Returns true if `content` is a single SEQUENCE (X.690, 8.9).
 fn is_der_sequence(content: &[u8]) -> bool {
     let Some(([0x30, first], rest)) = content.split_first_chunk() else {
         return false;

@@ -7,21 +7,23 @@ use std::time::{Duration, Instant};
 use openssl::nid::Nid;
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{SignatureScheme, version};
+use slipstream_accelerators::engine::protocol::layout::Layout;
+use slipstream_accelerators::engine::protocol::message::{Aggregation, Token};
+use slipstream_accelerators::engine::{self, Device};
 use slipstream_engine::{Engine, Options};
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::accelerator::Moment;
-use slipstream_offload::device::layout::Layout;
-use slipstream_offload::device::message::{Aggregation, Token};
-use slipstream_offload::device::{self, Device};
-use slipstream_offload::policy::Policy;
-use slipstream_offload::{Class, Kind, instance};
+use slipstream_keys::rsa::Size;
+use slipstream_offload::accelerator::{Accelerator, Health, Moment};
+use slipstream_offload::counters::Counters;
+use slipstream_offload::scheduler::Scheduler;
+use slipstream_offload::{Class, Kind, Reason, instance};
 
-use super::super::Isolation;
+use super::super::signing::load;
+use super::super::{Isolation, IsolationError};
 use super::handshake::{Case, certificate};
 use super::signing::verifies;
 use super::{
-    HANGS, TestKey, counters, install, install_without_pools, on_fiber, test_backend, together,
-    unmeasured_costs,
+    HANGS, TestKey, counters, install, install_all, install_without_pools, on_fiber,
+    set_concurrency, test_backend, together,
 };
 use crate::configuration::{Crypto, Group};
 
@@ -63,16 +65,15 @@ impl TestEngine {
     }
 
     fn device(&self, token: Option<Token>) -> Device {
-        let options = device::Options {
+        let options = engine::Options {
             layout: Layout::new(64).expect("a power of two"),
             weight: 1,
             aggregation: Aggregation::Fixed(1),
             token,
         };
         let path = self.socket.clone();
-        let device = Device::new(path, options, Policy::AtLeast(1), unmeasured_costs(), HANGS);
-        let device = device.expect("descriptors");
-        assert!(device.is_in());
+        let device = Device::new(path, options, HANGS).expect("descriptors");
+        assert_eq!(device.health(), Health::Ready);
         device
     }
 }
@@ -87,18 +88,102 @@ fn keys_of_this_process_are_used_by_the_engine() {
         TestKey::p384(),
     ] {
         let (scheme, held) = (key.schemes()[0], key.load());
-        let start = Instant::now();
-        let by_engine = || counters().device_operations.iter().sum::<u64>();
-        let before = by_engine();
-        // At first the key is on its way, and aws-lc signs.
-        while by_engine() < before + 3 {
-            assert!(start.elapsed() < HANGS, "{} never gets there", key.name);
-            let (key, held) = (key.clone(), held.clone());
-            on_fiber(move || signs_with(&key, &held, scheme));
-            // For the answer that the key is there, for which no job waits.
-            instance::with(|instance| instance.poll(Moment::Idle));
-        }
+        sign_until_the_engine_has(&key, &held, scheme, 3);
     }
+}
+
+/// Signs until the engine has done so `count` times. At first the key is on its way, and aws-lc
+/// signs.
+fn sign_until_the_engine_has(
+    key: &TestKey,
+    held: &Arc<dyn SigningKey>,
+    scheme: SignatureScheme,
+    count: u64,
+) {
+    let start = Instant::now();
+    let by_engine = || counters().device_operations.iter().sum::<u64>();
+    let before = by_engine();
+    while by_engine() < before + count {
+        assert!(start.elapsed() < HANGS, "{} never gets there", key.name);
+        let (key, held) = (key.clone(), held.clone());
+        on_fiber(move || signs_with(&key, &held, scheme));
+        // For the answer that the key is there, for which no job waits.
+        instance::with(|instance| instance.poll(Moment::Idle));
+    }
+}
+
+/// In a process without lanes nothing is known of any cost: two concurrent jobs are enough.
+#[test]
+fn without_lanes_all_of_a_handshake_is_computed_by_the_engine() {
+    let engine = TestEngine::start();
+    install_all(vec![Box::new(engine.device(None))], Scheduler::default());
+    for key in TestKey::all() {
+        let loaded = load(&key.der(), None).expect("a good key");
+        set_concurrency(|| 2);
+        sign_until_the_engine_has(&key, &loaded, key.schemes()[0], 1);
+        for case in Case::all()
+            .into_iter()
+            .filter(|case| case.key.name == key.name)
+        {
+            let (key, group) = (key.clone(), case.group);
+            let case = Case { key, ..case };
+            let handshake = || {
+                let (case, loaded) = (case.clone(), loaded.clone());
+                Box::new(move || case.shake_hands(Crypto::Slipstream, loaded)) as Box<dyn FnOnce()>
+            };
+            let before = counters();
+            together(vec![handshake(), handshake()]);
+            let after = counters();
+            for kind in Kind::ALL {
+                let is_asked = kind == case.key.signs_by() || exchanges(group).contains(&kind);
+                let count = since(&before, &after, |counters| {
+                    counters.device_operations[kind.index()]
+                });
+                assert_eq!(count, 2 * u64::from(is_asked), "{kind:?}: {}", case.name());
+            }
+            assert_eq!(not_by_the_engine(&before, &after), 0, "{}", case.name());
+        }
+        // A job that is alone has nothing to wait for.
+        set_concurrency(|| 1);
+        let before = counters();
+        let case = Case {
+            group: Group::X25519,
+            version: &version::TLS13,
+            key,
+        };
+        on_fiber(move || case.shake_hands(Crypto::Slipstream, loaded));
+        let after = counters();
+        assert_eq!(after.submitted, before.submitted);
+        let cheaper = |counters: &Counters| counters.software[Reason::Cheaper.index()];
+        assert_eq!(since(&before, &after, cheaper), 2, "exchange, signature");
+    }
+}
+
+fn since(before: &Counters, after: &Counters, count: impl Fn(&Counters) -> u64) -> u64 {
+    count(after) - count(before)
+}
+
+/// The operations that aws-lc or lanes have computed, and those that found no accelerator.
+fn not_by_the_engine(before: &Counters, after: &Counters) -> u64 {
+    since(before, after, |counters| {
+        let [software, lanes, at_once] = [
+            &counters.software[..],
+            &counters.lane_operations,
+            &counters.at_once,
+        ]
+        .map(|counts| counts.iter().sum::<u64>());
+        software + lanes + at_once
+    })
+}
+
+/// The operations of a key exchange that accelerators compute.
+fn exchanges(group: Group) -> [Kind; 2] {
+    let group = match group {
+        Group::X25519MlKem768 | Group::X25519 => slipstream_keys::Group::X25519,
+        Group::P256 => slipstream_keys::Group::P256,
+        Group::P384 => slipstream_keys::Group::P384,
+    };
+    [Kind::KeyPair(group), Kind::exchange(group)]
 }
 
 fn signs(key: &TestKey, held: &Arc<dyn SigningKey>) {
@@ -173,7 +258,7 @@ fn a_key_that_comes_later_is_known_to_older_instances() {
 }
 
 #[test]
-fn whoever_cannot_be_paused_waits() {
+fn a_job_that_cannot_pause_blocks() {
     let engine = TestEngine::start();
     let isolation = engine.isolation();
     engine.install(isolation.token().expect("a token"));
@@ -210,7 +295,10 @@ fn without_an_answer_there_is_no_signature() {
     let error = isolation.token().expect_err("no engine").to_string();
     assert!(error.contains(&socket), "{error}");
     let error = isolation.signing_key(&key.der()).expect_err("no engine");
+    assert!(matches!(error, IsolationError::Refused { .. }), "{error:?}");
+    let error = error.to_string();
     assert!(error.contains("does not take the private key"), "{error}");
+    assert!(error.contains(&socket), "{error}");
 }
 
 #[test]
@@ -234,6 +322,8 @@ fn what_no_engine_holds_is_refused() {
     let error = isolation
         .signing_key(&p521.der())
         .expect_err("another curve");
+    assert!(matches!(error, IsolationError::Unsupported), "{error:?}");
+    let error = error.to_string();
     assert!(error.contains("can be isolated"), "{error}");
     let nobody = engine.socket.with_file_name("nobody.sock");
     let error = Isolation::new(&nobody)

@@ -7,15 +7,22 @@ use openssl::nid::Nid;
 use openssl::pkey::{Id, PKey, Private, Public};
 use rustls::Error;
 use rustls::crypto::SupportedKxGroup;
-use slipstream_offload::Kind;
+use slipstream_keys::ec::Curve;
+use slipstream_offload::{Kind, Reason};
 
-use super::super::cost;
 use super::super::exchange::{INVALID_KEY_SHARE, P256, P384, X25519};
 use super::super::hybrid::X25519_ML_KEM_768;
-use super::{counters, install_lanes, install_lanes_for_company, on_fiber, together};
+use super::{SOFTWARE, counters, install_lanes, install_lanes_for_one, on_fiber, together};
 
 /// The single curves.
 static GROUPS: [&'static dyn SupportedKxGroup; 3] = [&X25519, &P256, &P384];
+
+/// The exchanges in [`GROUPS`].
+const KINDS: [Kind; 3] = [
+    Kind::X25519,
+    Kind::Ecdh(Curve::P256),
+    Kind::Ecdh(Curve::P384),
+];
 
 /// `None` for X25519.
 fn curve(group: &dyn SupportedKxGroup) -> Option<EcGroup> {
@@ -116,7 +123,7 @@ fn in_lanes() {
     let counters = counters();
     assert_eq!(counters.lane_operations[Kind::X25519.index()], 12);
     assert_eq!(counters.lane_operations.iter().sum::<u64>(), 36);
-    assert_eq!(counters.taken_ahead, 36);
+    assert_eq!(counters.precomputed(), 36);
     assert_eq!(counters.software.iter().sum::<u64>(), 0);
 }
 
@@ -129,7 +136,8 @@ fn ephemeral_keys_differ() {
     }
 }
 
-/// Shares that RFC 8446 has refused: of other lengths, of small order, not on the curve, not uncompressed.
+/// Shares that RFC 8446 has refused: of other lengths, of small order, not on the curve, not
+/// uncompressed.
 fn wrong_shares(group: &dyn SupportedKxGroup) -> Vec<Vec<u8>> {
     let good = Client::new(group).share();
     let mut wrong = vec![
@@ -219,18 +227,32 @@ fn the_hybrid_agrees_and_refuses() {
     assert!(counters().lane_operations[Kind::X25519.index()] > 0);
 }
 
-/// Nothing is paused where no company is to be had, and where lanes are faster even so, they are asked at once.
+/// A job that is alone does not pause. Where lanes are faster even so, they are asked at once.
 #[test]
 fn alone_in_lanes() {
-    if super::super::backend() != Some(super::test_backend()) {
-        return;
-    }
-    cost::assume_alone_in_lanes();
-    install_lanes_for_company();
+    install_lanes_for_one(SOFTWARE / 2);
     every_group_agrees_on_fibers();
+    let counted = counters();
+    for kind in KINDS {
+        assert_eq!(counted.at_once[kind.index()], 12, "{kind:?}");
+    }
+    assert_eq!(counted.precomputed(), 36);
+    assert_eq!(counted.software.iter().sum::<u64>(), 0);
     for group in GROUPS {
         on_fiber(move || refuses(group));
     }
-    assert!(counters().taken_ahead >= 36);
+    assert!(counters().precomputed() >= 36);
     assert_eq!(counters().submitted.iter().sum::<u64>(), 0);
+}
+
+#[test]
+fn a_lone_exchange_that_is_slower_in_lanes_is_left_to_aws_lc() {
+    install_lanes_for_one(3 * SOFTWARE);
+    every_group_agrees_on_fibers();
+    let counted = counters();
+    assert_eq!(counted.at_once.iter().sum::<u64>(), 0);
+    assert_eq!(counted.submitted.iter().sum::<u64>(), 0);
+    // In TLS 1.2, an exchange that aws-lc has begun is its own.
+    assert_eq!(counted.software[Reason::Cheaper.index()], 36);
+    assert_eq!(counted.software.iter().sum::<u64>(), 36);
 }

@@ -7,19 +7,20 @@ use openssl::bn::BigNum;
 use openssl::hash::MessageDigest;
 use openssl::x509::extension::SubjectAlternativeName;
 use openssl::x509::{X509, X509NameBuilder};
+use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
 use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use rustls::{
     ClientConfig, ClientConnection, NamedGroup, RootCertStore, ServerConfig, ServerConnection,
     SupportedProtocolVersion, version,
 };
-use slipstream_lanes::ec::Curve;
-use slipstream_lanes::rsa::Size;
+use slipstream_keys::ec::Curve;
+use slipstream_keys::rsa::Size;
 use slipstream_offload::Kind;
 
-use super::super::provider;
+use super::super::{Computation, provider};
 use super::{TestKey, counters, install_lanes, on_fiber, together};
-use crate::configuration::{Crypto, Group};
+use crate::configuration::{Configuration, Crypto, Engine, Group, Lanes};
 
 pub(super) const NAME: &str = "server.test";
 
@@ -33,7 +34,7 @@ pub(super) struct Case {
 
 impl Case {
     /// Every combination.
-    fn all() -> Vec<Self> {
+    pub(super) fn all() -> Vec<Self> {
         let keys = TestKey::all();
         let mut cases = Vec::new();
         for version in [&version::TLS12, &version::TLS13] {
@@ -52,7 +53,7 @@ impl Case {
         cases
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!(
             "{:?}, {:?}, {}",
             self.version.version, self.group, self.key.name
@@ -64,14 +65,19 @@ impl Case {
         let certificate = certificate(&self.key);
         let certified = CertifiedKey::new(vec![certificate.clone()], signing_key);
         certified.keys_match().expect("the certificate's key");
-        let server = ServerConfig::builder_with_provider(Arc::new(provider(crypto, &[self.group])))
+        let computation = match crypto {
+            Crypto::AwsLc => Computation::AwsLc,
+            Crypto::Slipstream => Computation::Lanes,
+        };
+        let server = Arc::new(provider(computation, &[self.group]));
+        let server = ServerConfig::builder_with_provider(server)
             .with_protocol_versions(&[self.version])
             .expect("suites for the version")
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
         let mut roots = RootCertStore::empty();
         roots.add(certificate).expect("a certificate");
-        let client = provider(Crypto::AwsLc, &Group::ALL);
+        let client = provider(Computation::AwsLc, &Group::ALL);
         let client = ClientConfig::builder_with_provider(Arc::new(client))
             .with_protocol_versions(&[self.version])
             .expect("suites for the version")
@@ -188,7 +194,7 @@ fn together_in_lanes() {
     }
     assert_eq!(counters.lane_operations[Kind::X25519.index()], 15);
     // A key pair for each, and a nonce for two keys of five.
-    assert_eq!(counters.taken_ahead as usize, count + count * 2 / 5);
+    assert_eq!(counters.precomputed() as usize, count + count * 2 / 5);
     assert_eq!(counters.software.iter().sum::<u64>(), 0);
     assert!(
         counters.fill[1..].iter().sum::<u64>() > 0,
@@ -199,13 +205,33 @@ fn together_in_lanes() {
 #[test]
 fn the_key_provider_loads_what_signs() {
     for key in TestKey::all() {
-        let keys = provider(Crypto::Slipstream, &Group::ALL).key_provider;
         let case = Case {
             group: Group::X25519,
             version: &version::TLS13,
             key: key.clone(),
         };
-        let loaded = keys.load_private_key(key.der()).expect("a good key");
-        case.shake_hands(Crypto::Slipstream, loaded);
+        for computation in [Computation::Lanes, Computation::Engine, Computation::AwsLc] {
+            let keys = provider(computation, &Group::ALL).key_provider;
+            let loaded = keys.load_private_key(key.der()).expect("a good key");
+            case.shake_hands(Crypto::Slipstream, loaded);
+        }
     }
+}
+
+#[test]
+fn keys_are_not_copied_where_nothing_is_offloaded() {
+    let mut configuration = Configuration::new(Vec::new());
+    configuration.lanes = Lanes::Off;
+    assert_eq!(Computation::new(&configuration), Computation::AwsLc);
+    let provider = provider(Computation::new(&configuration), &Group::ALL);
+    let (ours, theirs) = (provider.key_provider, default_provider().key_provider);
+    assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+
+    configuration.engine = Some(Engine {
+        socket: Engine::SOCKET.into(),
+        isolate_keys: false,
+    });
+    assert_eq!(Computation::new(&configuration), Computation::Engine);
+    configuration.crypto = Crypto::AwsLc;
+    assert_eq!(Computation::new(&configuration), Computation::AwsLc);
 }

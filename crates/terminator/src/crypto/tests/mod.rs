@@ -1,4 +1,5 @@
-//! The whole provider, on fibers and off them, with instances that compute, fail, or have an engine behind them.
+//! The whole provider, on fibers and off them, with instances that compute, fail, or have an engine
+//! behind them.
 
 mod engine;
 mod exchange;
@@ -19,15 +20,16 @@ use openssl::rsa::Rsa;
 use rustls::SignatureScheme;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::SigningKey;
-use slipstream_lanes::Backend;
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::accelerator::{Accelerator, Moment, WorkerLanes};
-use slipstream_offload::ahead::Ahead;
+use slipstream_accelerators::lanes::{Backend, BatchCost, LaneCosts, Lanes, Options};
+use slipstream_keys::ec::Curve;
+use slipstream_keys::rsa::Size;
+use slipstream_offload::accelerator::{Accelerator, Moment};
+use slipstream_offload::costs::Cost;
 use slipstream_offload::counters::Counters;
 use slipstream_offload::fiber::{self, Fibers, Progress, Rules};
 use slipstream_offload::instance::{self, Instance};
-use slipstream_offload::policy::{Costs, Policy};
-use slipstream_offload::{JobToken, Kind, Notification};
+use slipstream_offload::scheduler::{FlushPolicy, Scheduler};
+use slipstream_offload::{JobToken, Kind, Notification, PerKind};
 
 use super::cost::example_pkcs1;
 use super::{STACK_BYTES, signing::load};
@@ -42,46 +44,81 @@ fn test_backend() -> Backend {
         .unwrap_or(Backend::Portable)
 }
 
-/// Makes an instance with lanes that compute whatever waits, and pools.
+/// Makes an instance with lanes that compute all that waits, and pools.
 fn install_lanes() {
-    let lanes = WorkerLanes::new(test_backend(), Policy::AtLeast(1), unmeasured_costs());
-    install(Box::new(lanes));
+    let lanes = Options {
+        has_batches: true,
+        ..pools()
+    };
+    install_all(vec![Box::new(Lanes::new(lanes))], always());
 }
 
-/// With which everything is offloaded that can be, under a policy that looks at no cost.
-fn unmeasured_costs() -> Costs {
-    Costs {
-        batch: [Some(Duration::ZERO); Kind::COUNT],
-        ..Costs::default()
+/// Offloads every operation, whatever it costs and however few jobs are concurrent.
+fn always() -> Scheduler {
+    Scheduler {
+        flush: FlushPolicy::AtLeast(1),
+        ..Scheduler::default()
     }
 }
 
-/// Makes an instance whose jobs are paused if four of them are under way, for a job that is alone.
-fn install_lanes_for_company() {
-    let costs = Costs {
-        batch: [Some(Duration::from_micros(300)); Kind::COUNT],
-        half_batch: [None; Kind::COUNT],
-        software: [Some(Duration::from_micros(100)); Kind::COUNT],
+/// Lanes without batches, with pools of precomputed values.
+fn pools() -> Options {
+    Options {
+        backend: test_backend(),
+        costs: LaneCosts::unknown(test_backend()),
+        scheduler: always(),
+        has_batches: false,
+        precomputed: 32,
+    }
+}
+
+/// Makes an instance with lanes of which a batch takes `batch`, and pools, for a job that is alone.
+/// One operation takes aws-lc [`SOFTWARE`].
+fn install_lanes_for_one(batch: Duration) {
+    let mut options = Options {
+        has_batches: true,
+        scheduler: Scheduler {
+            flush: FlushPolicy::Cheapest,
+            software: PerKind::new(|_| Cost::Known(SOFTWARE)),
+        },
+        ..pools()
     };
-    let lanes = WorkerLanes::new(test_backend(), Policy::Cheapest, costs);
-    install(Box::new(lanes));
+    for cost in options.costs.batches.0.iter_mut().flatten() {
+        *cost = BatchCost {
+            full: Cost::Known(batch),
+            half: Cost::Known(batch),
+        };
+    }
+    let scheduler = options.scheduler.clone();
+    install_all(vec![Box::new(Lanes::new(options))], scheduler);
+    set_concurrency(|| 1);
+}
+
+const SOFTWARE: Duration = Duration::from_micros(100);
+
+/// Lets fibers pause anywhere, with this many concurrent jobs.
+fn set_concurrency(concurrency: fn() -> usize) {
     fiber::set_rules(Rules {
         admits: |_| Ok(()),
-        company: || 1,
+        concurrency,
         notification: Notification::ReadyQueue,
     });
 }
 
+/// With pools, which come first for what they have.
 fn install(accelerator: Box<dyn Accelerator>) {
-    install_without_pools(accelerator);
-    let ahead = Ahead::new(test_backend(), 32).expect("lanes for curves");
-    instance::with(|instance| instance.make_ahead(ahead));
+    let pools = Box::new(Lanes::new(pools()));
+    install_all(vec![accelerator, pools], always());
 }
 
-/// With nothing made ahead, so that the accelerator is asked for ECDSA too.
+/// With nothing precomputed, so that the accelerator is asked for ECDSA too.
 fn install_without_pools(accelerator: Box<dyn Accelerator>) {
-    let instance = Instance::new(accelerator, 64).expect("an instance");
-    instance::install(instance);
+    install_all(vec![accelerator], always());
+}
+
+fn install_all(accelerators: Vec<Box<dyn Accelerator>>, scheduler: Scheduler) {
+    let instance = Instance::new(accelerators, scheduler, 64);
+    instance::install(instance.expect("an instance"));
 }
 
 fn counters() -> Counters {
@@ -179,6 +216,16 @@ impl TestKey {
     fn all() -> Vec<Self> {
         let rsa = Size::ALL.into_iter().map(Self::rsa);
         rsa.chain([Self::p256(), Self::p384()]).collect()
+    }
+
+    /// The operation that signs with it.
+    fn signs_by(&self) -> Kind {
+        let size = |size: &Size| self.openssl.bits() as usize == size.bits();
+        match self.openssl.bits() {
+            256 => Kind::Ecdsa(Curve::P256),
+            384 => Kind::Ecdsa(Curve::P384),
+            _ => Kind::Rsa(Size::ALL.into_iter().find(size).expect("a size")),
+        }
     }
 
     /// What it can sign with.

@@ -3,10 +3,10 @@
 use openssl::nid::Nid;
 use openssl::pkey::PKey;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer};
-use slipstream_lanes::ec::Curve;
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::calibration::example_key;
-use slipstream_offload::device::message::Key;
+use slipstream_keys::KeyParts;
+use slipstream_keys::ec::Curve;
+use slipstream_keys::example::example_key;
+use slipstream_keys::rsa::{Components, Size};
 
 use super::super::private_key::read;
 use super::super::signing::load;
@@ -20,10 +20,10 @@ fn rsa_in_both_encodings() {
         let pkcs1 = PrivatePkcs1KeyDer::from(pkcs1.expect("an encoding")).into();
         let expected = example_key(size).components;
         for der in [key.der(), pkcs1] {
-            let Some(Key::Rsa(read)) = read(&der) else {
+            let Some(KeyParts::Rsa(read)) = read(&der) else {
                 panic!("{} cannot be read", key.name);
             };
-            let numbers = |key: &slipstream_lanes::rsa::Components<'_>| {
+            let numbers = |key: &Components<'_>| {
                 [
                     key.modulus,
                     key.public_exponent,
@@ -57,7 +57,7 @@ fn ec_in_both_encodings() {
         let scalar = ec.private_key().to_vec_padded(length).expect("a number");
         let sec1 = ec.private_key_to_der().expect("an encoding");
         for der in [key.der(), PrivateSec1KeyDer::from(sec1.clone()).into()] {
-            let Some(Key::Ec { curve, private }) = read(&der) else {
+            let Some(KeyParts::Ec { curve, private }) = read(&der) else {
                 panic!("{} cannot be read", key.name);
             };
             assert_eq!((curve, private), (expected, scalar.as_slice()));

@@ -7,16 +7,18 @@ use openssl::pkey::PKey;
 use openssl::rsa::Padding;
 use openssl::sign::{RsaPssSaltlen, Verifier};
 use rustls::SignatureScheme;
-use slipstream_lanes::LANES;
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::accelerator::{Accelerator, Moment, Request, Response};
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use slipstream_accelerators::lanes::LANES;
+use slipstream_keys::rsa::Size;
+use slipstream_offload::accelerator::{Accelerator, Estimate, Moment, Work};
 use slipstream_offload::counters::Counters;
 use slipstream_offload::fiber::{self, Rules};
+use slipstream_offload::request::{Request, Response};
 use slipstream_offload::{Answer, Kind, Notification, Operation, Output, Reason};
 
 use super::{
-    TestKey, counters, install, install_lanes, install_lanes_for_company, install_without_pools,
-    on_fiber, together,
+    SOFTWARE, TestKey, counters, install, install_lanes, install_lanes_for_one,
+    install_without_pools, on_fiber, together,
 };
 
 /// Signs, and has OpenSSL verify.
@@ -88,7 +90,7 @@ fn every_scheme_in_lanes() {
     for size in Size::ALL {
         assert_eq!(counters.lane_operations[Kind::Rsa(size).index()], 6);
     }
-    assert_eq!(counters.taken_ahead, 2, "nonces");
+    assert_eq!(counters.precomputed(), 2, "nonces");
 }
 
 #[test]
@@ -108,7 +110,7 @@ fn one_to_eight_live_lanes_with_different_keys() {
 }
 
 #[test]
-fn many_ecdsa_signatures_with_nonces_made_ahead() {
+fn many_ecdsa_signatures_with_precomputed_nonces() {
     const COUNT: u64 = 20;
     install_lanes();
     for key in [TestKey::p256(), TestKey::p384()] {
@@ -118,14 +120,14 @@ fn many_ecdsa_signatures_with_nonces_made_ahead() {
             on_fiber(move || check(&key, scheme, &random_message()));
         }
     }
-    assert_eq!(counters().taken_ahead, 2 * COUNT);
+    assert_eq!(counters().precomputed(), 2 * COUNT);
 }
 
 #[test]
 fn the_scheme_is_the_one_that_rustls_keys_prefer() {
     for key in TestKey::all() {
         let ours = key.load();
-        let theirs = super::super::signing::load(&key.der(), None).expect("a good key");
+        let theirs = any_supported_type(&key.der()).expect("a good key");
         let mut offered = super::SCHEMES.to_vec();
         while !offered.is_empty() {
             let choose = |key: &Arc<dyn rustls::sign::SigningKey>| {
@@ -156,12 +158,16 @@ impl Broken {
 }
 
 impl Accelerator for Broken {
+    fn name(&self) -> &str {
+        "broken"
+    }
+
     fn accepts(&mut self, _operation: &Operation) -> bool {
         true
     }
 
-    fn company(&self, _kind: Kind) -> Option<usize> {
-        Some(1)
+    fn estimate(&self, _work: &Work) -> Option<Estimate> {
+        Some(Estimate::default())
     }
 
     fn submit(&mut self, request: Request) -> Result<(), Request> {
@@ -174,11 +180,8 @@ impl Accelerator for Broken {
     }
 
     fn poll(&mut self, _: Moment, responses: &mut Vec<Response>, _: &mut Counters) {
-        responses.extend(self.waiting.drain(..).map(|request| Response {
-            id: request.id,
-            answer: (self.answer)(),
-            is_notified: false,
-        }));
+        let answer = |request: Request| Response::new(request.id, (self.answer)());
+        responses.extend(self.waiting.drain(..).map(answer));
     }
 }
 
@@ -211,23 +214,23 @@ fn a_key_exchange_with_a_fault_is_made_good() {
     assert!(counters.software[Reason::Fault.index()] > 0);
 }
 
-/// Whoever is alone is not paused, and what aws-lc computes for it is counted.
+/// A job that is alone does not pause, and what aws-lc computes for it is counted.
 #[test]
 fn a_lone_connection_is_left_to_aws_lc() {
-    install_lanes_for_company();
+    install_lanes_for_one(3 * SOFTWARE);
     let key = TestKey::rsa(Size::Rsa2048);
     on_fiber(move || check(&key, SignatureScheme::RSA_PSS_SHA256, b"message"));
     let counted = counters();
     assert_eq!(counted.submitted.iter().sum::<u64>(), 0);
     assert_eq!(counted.software[Reason::Cheaper.index()], 1);
 
-    // A server that takes no part does not use what others have made ahead.
+    // A server that takes no part does not use what has been precomputed for others.
     fiber::set_rules(Rules {
         admits: |_| Err(Reason::NotAdmitted),
-        company: || 8,
+        concurrency: || 8,
         notification: Notification::ReadyQueue,
     });
     let key = TestKey::p256();
     on_fiber(move || check(&key, SignatureScheme::ECDSA_NISTP256_SHA256, b"message"));
-    assert_eq!(counters().taken_ahead, 0);
+    assert_eq!(counters().precomputed(), 0);
 }

@@ -1,34 +1,33 @@
-//! The figures in the Prometheus text format, version 0.0.4.
+//! Metrics page in the Prometheus text format, version 0.0.4.
 
 use std::collections::BTreeMap;
-use std::fmt::{Display, Write};
 use std::sync::PoisonError;
 
-use slipstream_lanes::LANES;
-use slipstream_offload::counters::Counters;
+use slipstream_http::BackendStatus;
+use slipstream_http::access_log;
+use slipstream_metrics::{Page, Type};
+use slipstream_offload::counters::{BATCH_SIZE, Counters as OffloadCounters};
 use slipstream_offload::{Kind, Reason};
 
 use super::{Count, Metrics, Refusal};
-use crate::forward::BackendStatus;
-use crate::operations::access_log;
 
-/// What is shown, as it is at a moment.
-pub(super) struct Figures<'a, M> {
+/// Values of the page at one moment.
+pub(super) struct Values<'a, M> {
     pub(super) loops: &'a [M],
     pub(super) backends: Vec<BackendStatus>,
     pub(super) is_ready: bool,
 }
 
-impl<M: AsRef<Metrics>> Figures<'_, M> {
-    /// The text.
+impl<M: AsRef<Metrics>> Values<'_, M> {
+    /// Returns the text.
     pub(super) fn render(&self) -> String {
-        let mut page = Page::default();
+        let mut page = Page::new("slipstream_serve_");
         self.process(&mut page);
         self.connections(&mut page);
         self.responses(&mut page);
         backends(&mut page, &self.backends);
         offload(&mut page, &self.counters());
-        page.text
+        page.finish()
     }
 
     fn sum(&self, count: impl Fn(&Metrics) -> &Count) -> u64 {
@@ -39,8 +38,8 @@ impl<M: AsRef<Metrics>> Figures<'_, M> {
         counts.fold(0, u64::wrapping_add)
     }
 
-    fn counters(&self) -> Counters {
-        let mut total = Counters::default();
+    fn counters(&self) -> OffloadCounters {
+        let mut total = OffloadCounters::default();
         for metrics in self.loops {
             let counters = metrics.as_ref().offload.lock();
             total.add(&counters.unwrap_or_else(PoisonError::into_inner));
@@ -49,74 +48,49 @@ impl<M: AsRef<Metrics>> Figures<'_, M> {
     }
 
     fn process(&self, page: &mut Page) {
-        page.family("info", "gauge", "The version that runs.");
-        page.sample("info", Some(("version", env!("CARGO_PKG_VERSION"))), 1);
-        page.single(
-            "event_loops",
-            "gauge",
-            "Event loops.",
-            self.loops.len() as u64,
-        );
+        let mut family = page.family("info", Type::Gauge, "The version that runs.");
+        family.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+        page.gauge("event_loops", "Event loops.", self.loops.len() as u64);
         let help = "Whether new connections are taken: 0 while draining.";
-        page.single("ready", "gauge", help, u64::from(self.is_ready));
+        page.gauge("ready", help, u64::from(self.is_ready));
         let help = "Lines of the access log that the disk has not taken, or not in time.";
-        page.single(
-            "access_log_dropped_total",
-            "counter",
-            help,
-            access_log::dropped(),
-        );
+        page.counter("access_log_dropped_total", help, access_log::dropped());
     }
 
     fn connections(&self, page: &mut Page) {
         let help = "Connections accepted.";
-        page.single(
-            "connections_total",
-            "counter",
-            help,
-            self.sum(|of| &of.connections),
-        );
+        page.counter("connections_total", help, self.sum(|of| &of.connections));
         let help = "Connections that are open.";
-        page.single("open_connections", "gauge", help, self.sum(|of| &of.open));
+        page.gauge("open_connections", help, self.sum(|of| &of.open));
 
         let help = "Connections refused, by the limit that was reached.";
-        page.family("refused_connections_total", "counter", help);
+        let mut family = page.family("refused_connections_total", Type::Counter, help);
         for refusal in Refusal::ALL {
             let count = self.sum(|of| &of.refused[refusal.index()]);
-            page.sample(
-                "refused_connections_total",
-                Some(("limit", refusal.name())),
-                count,
-            );
+            family.sample(&[("limit", refusal.name())], count);
         }
 
-        page.family("handshakes_total", "counter", "Handshakes completed.");
+        let mut family = page.family("handshakes_total", Type::Counter, "Handshakes completed.");
         for (version, count) in [
             ("TLSv1.2", self.sum(|of| &of.handshakes_tls12)),
             ("TLSv1.3", self.sum(|of| &of.handshakes_tls13)),
         ] {
-            page.sample("handshakes_total", Some(("version", version)), count);
+            family.sample(&[("version", version)], count);
         }
         let help = "Of the handshakes completed, resumptions.";
-        page.single(
-            "resumptions_total",
-            "counter",
-            help,
-            self.sum(|of| &of.resumptions),
-        );
+        page.counter("resumptions_total", help, self.sum(|of| &of.resumptions));
 
         let help = "Handshakes that were not completed, by reason.";
-        page.family("failed_handshakes_total", "counter", help);
+        let mut family = page.family("failed_handshakes_total", Type::Counter, help);
         for (reason, count) in [
             ("failed", self.sum(|of| &of.handshakes_failed)),
             ("timed_out", self.sum(|of| &of.handshakes_timed_out)),
         ] {
-            page.sample("failed_handshakes_total", Some(("reason", reason)), count);
+            family.sample(&[("reason", reason)], count);
         }
         let help = "Handshakes under way.";
-        page.single(
+        page.gauge(
             "active_handshakes",
-            "gauge",
             help,
             self.sum(|of| &of.handshakes_active),
         );
@@ -124,51 +98,44 @@ impl<M: AsRef<Metrics>> Figures<'_, M> {
 
     fn responses(&self, page: &mut Page) {
         let help = "Bytes of content read from clients, after decryption.";
-        page.single(
+        page.counter(
             "received_bytes_total",
-            "counter",
             help,
-            self.sum(|of| &of.received_bytes),
+            self.sum(|of| &of.http.received_bytes),
         );
         let help = "Bytes of content sent to clients, before encryption.";
-        page.single(
-            "sent_bytes_total",
-            "counter",
-            help,
-            self.sum(|of| &of.sent_bytes),
-        );
+        page.counter("sent_bytes_total", help, self.sum(|of| &of.http.sent_bytes));
 
         let help = "Responses by the first digit of their status.";
-        page.family("responses_total", "counter", help);
+        let mut family = page.family("responses_total", Type::Counter, help);
         for (index, class) in ["1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().enumerate() {
-            let count = self.sum(|of| &of.responses[index]);
-            page.sample("responses_total", Some(("status", class)), count);
+            let count = self.sum(|of| &of.http.responses[index]);
+            family.sample(&[("status", class)], count);
         }
         let help = "Connections to backends that could not be made.";
-        page.single(
+        page.counter(
             "backend_failures_total",
-            "counter",
             help,
-            self.sum(|of| &of.backend_failures),
+            self.sum(|of| &of.http.backend_failures),
         );
         let help = "Backends tried after such a failure, others or the same again.";
-        page.single(
+        page.counter(
             "backend_retries_total",
-            "counter",
             help,
-            self.sum(|of| &of.backend_retries),
+            self.sum(|of| &of.http.backend_retries),
         );
     }
 }
 
-/// An address that several listeners have is one backend here: two samples of one name and label would be malformed.
+/// Writes the families of backends. An address that several listeners use is one backend here,
+/// since two samples of one name and label would be malformed.
 fn backends(page: &mut Page, statuses: &[BackendStatus]) {
     let mut backends: BTreeMap<&str, BackendStatus> = BTreeMap::new();
     for status in statuses {
         backends
             .entry(&status.address)
             .and_modify(|total| {
-                total.is_well &= status.is_well;
+                total.is_up &= status.is_up;
                 total.active += status.active;
                 total.total += status.total;
                 total.failures += status.failures;
@@ -176,46 +143,46 @@ fn backends(page: &mut Page, statuses: &[BackendStatus]) {
             .or_insert_with(|| status.clone());
     }
     type Figure = fn(&BackendStatus) -> u64;
-    let families: [(&str, &str, &str, Figure); 4] = [
+    let families: [(&str, Type, &str, Figure); 4] = [
         (
             "backend_up",
-            "gauge",
+            Type::Gauge,
             "Whether the backend is taken for new connections.",
-            |of| u64::from(of.is_well),
+            |of| u64::from(of.is_up),
         ),
         (
             "backend_active",
-            "gauge",
+            Type::Gauge,
             "Connections or requests that the backend has now.",
             |of| of.active as u64,
         ),
         (
             "backend_uses_total",
-            "counter",
+            Type::Counter,
             "Connections or requests that the backend has had.",
             |of| of.total,
         ),
         (
             "backend_connect_failures_total",
-            "counter",
+            Type::Counter,
             "How often the backend could not be connected to.",
             |of| of.failures,
         ),
     ];
     for (name, kind, help, figure) in families {
-        page.family(name, kind, help);
+        let mut family = page.family(name, kind, help);
         for (address, status) in &backends {
-            page.sample(name, Some(("backend", address)), figure(status));
+            family.sample(&[("backend", address)], figure(status));
         }
     }
 }
 
-/// With the names that nginx's module has for them.
-fn offload(page: &mut Page, counters: &Counters) {
+/// Writes the families of the offload framework, with the names that the nginx module uses.
+fn offload(page: &mut Page, counters: &OffloadCounters) {
     let by_kind = |page: &mut Page, name: &str, help: &str, counts: &[u64; Kind::COUNT]| {
-        page.family(name, "counter", help);
+        let mut family = page.family(name, Type::Counter, help);
         for kind in Kind::ALL {
-            page.sample(name, Some(("operation", kind.name())), counts[kind.index()]);
+            family.sample(&[("operation", kind.name())], counts[kind.index()]);
         }
     };
     by_kind(
@@ -268,68 +235,23 @@ fn offload(page: &mut Page, counters: &Counters) {
         (
             "ahead_used_total",
             "Key pairs and nonces that were made ahead and then used.",
-            counters.taken_ahead,
+            counters.precomputed(),
         ),
     ] {
-        page.single(name, "counter", help, count);
+        page.counter(name, help, count);
     }
 
     let help = "Batches by the number of live lanes.";
-    page.family("batches_by_fill_total", "counter", help);
-    for live in 1..=LANES {
+    let mut family = page.family("batches_by_fill_total", Type::Counter, help);
+    for live in 1..=BATCH_SIZE {
         let label = live.to_string();
-        page.sample(
-            "batches_by_fill_total",
-            Some(("lanes", &label)),
-            counters.fill[live - 1],
-        );
+        family.sample(&[("lanes", &label)], counters.fill[live - 1]);
     }
     let help = "Operations left to aws-lc, by reason.";
-    page.family("software_operations_total", "counter", help);
+    let mut family = page.family("software_operations_total", Type::Counter, help);
     for reason in Reason::ALL {
         let count = counters.software[reason.index()];
-        page.sample(
-            "software_operations_total",
-            Some(("reason", reason.name())),
-            count,
-        );
-    }
-}
-
-#[derive(Default)]
-struct Page {
-    text: String,
-}
-
-impl Page {
-    /// A family of a single sample without a label.
-    fn single(&mut self, name: &str, kind: &str, help: &str, value: u64) {
-        self.family(name, kind, help);
-        self.sample(name, None, value);
-    }
-
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        self.line(format_args!("# HELP slipstream_serve_{name} {help}"));
-        self.line(format_args!("# TYPE slipstream_serve_{name} {kind}"));
-    }
-
-    fn sample(&mut self, name: &str, label: Option<(&str, &str)>, value: u64) {
-        match label {
-            Some((key, label)) => {
-                let label = label
-                    .replace('\\', "\\\\")
-                    .replace('"', "\\\"")
-                    .replace('\n', "\\n");
-                self.line(format_args!(
-                    "slipstream_serve_{name}{{{key}=\"{label}\"}} {value}"
-                ));
-            }
-            None => self.line(format_args!("slipstream_serve_{name} {value}")),
-        }
-    }
-
-    fn line(&mut self, line: impl Display) {
-        writeln!(self.text, "{line}").expect("writing to a string does not fail");
+        family.sample(&[("reason", reason.name())], count);
     }
 }
 
@@ -340,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads the text format, and panics at whatever it does not allow.
+    /// Parses the text format, and panics if it is malformed.
     fn parse(text: &str) -> HashMap<String, u64> {
         assert!(text.ends_with('\n'));
         let is_name = |name: &str| {
@@ -404,10 +326,10 @@ mod tests {
         samples
     }
 
-    fn backend(address: &str, is_well: bool) -> BackendStatus {
+    fn backend(address: &str, is_up: bool) -> BackendStatus {
         BackendStatus {
             address: address.to_owned(),
-            is_well,
+            is_up,
             active: 2,
             total: 10,
             failures: 1,
@@ -422,10 +344,10 @@ mod tests {
             metrics.open.add(5);
             metrics.open.subtract(2);
             metrics.refused[Refusal::Rate.index()].add(4);
-            metrics.responses[4].add(7);
+            metrics.http.responses[4].add(7);
             metrics.offload.lock().unwrap().count_batch(Kind::X25519, 8);
         }
-        let figures = Figures {
+        let values = Values {
             loops: &loops,
             backends: vec![
                 backend("127.0.0.1:80", true),
@@ -434,7 +356,7 @@ mod tests {
             ],
             is_ready: true,
         };
-        let samples = parse(&figures.render());
+        let samples = parse(&values.render());
         let sample = |name: &str| samples[&format!("slipstream_serve_{name}")];
         assert_eq!(sample("event_loops"), 2);
         assert_eq!(sample("ready"), 1);

@@ -1,4 +1,4 @@
-//! The listener that shows figures and health.
+//! HTTP server for metrics and health.
 
 use std::convert::Infallible;
 use std::io;
@@ -15,43 +15,44 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Semaphore;
 
-use super::Exhibits;
-use super::page::Figures;
+use super::StatusSource;
+use super::page::Values;
 
-/// Connections at a time; more wait. Who asks for figures comes every few seconds.
+/// Most concurrent connections; further ones wait. A scraper connects every few seconds.
 const CONNECTIONS: usize = 64;
 
-/// Who says nothing for so long is cut off.
+/// Longest time for a request header.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// After an error of accept, which does not go away by itself at once: there are no descriptors left.
+/// Pause after an error of accept. The usual cause is a lack of descriptors, which lasts for a
+/// while.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves `GET /metrics` (Prometheus' text format), `/health/live` and `/health/ready` at `address`, in a thread of its own,
-/// until the process ends.
+/// Serves `GET /metrics` (Prometheus text format), `/health/live` and `/health/ready` at `address`,
+/// in a thread of its own, until the process ends.
 ///
 /// # Errors
-/// If the address cannot be bound.
-pub fn serve(address: SocketAddr, exhibits: Exhibits) -> io::Result<()> {
+/// Returns an error if the address cannot be bound.
+pub fn serve(address: SocketAddr, status: StatusSource) -> io::Result<()> {
     let listener = TcpListener::bind(address).map_err(|error| {
         let text = format!("metrics cannot be served at {address}: {error}");
         io::Error::new(error.kind(), text)
     })?;
-    serve_at(listener, exhibits)
+    serve_at(listener, status)
 }
 
-fn serve_at(listener: TcpListener, exhibits: Exhibits) -> io::Result<()> {
+fn serve_at(listener: TcpListener, status: StatusSource) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     std::thread::Builder::new()
         .name("metrics".to_owned())
-        .spawn(move || runtime.block_on(accept(listener, exhibits)))?;
+        .spawn(move || runtime.block_on(accept(listener, status)))?;
     Ok(())
 }
 
-async fn accept(listener: TcpListener, exhibits: Exhibits) {
+async fn accept(listener: TcpListener, status: StatusSource) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
@@ -71,17 +72,17 @@ async fn accept(listener: TcpListener, exhibits: Exhibits) {
                 continue;
             }
         };
-        let exhibits = exhibits.clone();
+        let status = status.clone();
         tokio::spawn(async move {
             let answer = service_fn(|request: Request<Incoming>| {
-                let response = answer(request.method(), request.uri().path(), &exhibits);
+                let response = answer(request.method(), request.uri().path(), &status);
                 async { Ok::<_, Infallible>(response) }
             });
             let mut connection = http1::Builder::new();
             connection
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_TIMEOUT);
-            // A client that goes away or talks nonsense is its own affair.
+            // Errors are the client's: it has gone, or sent a malformed request.
             let _ = connection
                 .serve_connection(TokioIo::new(stream), answer)
                 .await;
@@ -90,7 +91,7 @@ async fn accept(listener: TcpListener, exhibits: Exhibits) {
     }
 }
 
-fn answer(method: &Method, path: &str, exhibits: &Exhibits) -> Response<Full<Bytes>> {
+fn answer(method: &Method, path: &str, status: &StatusSource) -> Response<Full<Bytes>> {
     if method != Method::GET && method != Method::HEAD {
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
         response
@@ -100,22 +101,22 @@ fn answer(method: &Method, path: &str, exhibits: &Exhibits) -> Response<Full<Byt
     }
     match path {
         "/metrics" => {
-            let figures = Figures {
-                loops: &exhibits.loops,
-                backends: (exhibits.upstreams)().status(),
-                is_ready: (exhibits.is_ready)(),
+            let values = Values {
+                loops: &status.loops,
+                backends: (status.upstreams)().status(),
+                is_ready: (status.is_ready)(),
             };
-            let mut response = text(StatusCode::OK, figures.render());
+            let mut response = text(StatusCode::OK, values.render());
             let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
             response.headers_mut().insert(CONTENT_TYPE, kind);
             response
         }
         "/health/live" => text(StatusCode::OK, "live\n"),
-        "/health/ready" if (exhibits.is_ready)() => text(StatusCode::OK, "ready\n"),
+        "/health/ready" if (status.is_ready)() => text(StatusCode::OK, "ready\n"),
         "/health/ready" => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
         _ => text(
             StatusCode::NOT_FOUND,
-            "here are /metrics, /health/live and /health/ready\n",
+            "not found: there are /metrics, /health/live and /health/ready\n",
         ),
     }
 }
@@ -142,11 +143,10 @@ mod tests {
 
     fn ask(address: SocketAddr, method: &str, path: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-        )
-        .unwrap();
+        let request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        // A single write: a server that refuses the first part of a request would reset the
+        // connection when the rest arrives.
+        stream.write_all(request.as_bytes()).unwrap();
         let mut response = String::new();
         stream.read_to_string(&mut response).unwrap();
         response
@@ -157,13 +157,13 @@ mod tests {
         let is_ready = Arc::new(AtomicBool::new(true));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = Arc::clone(&is_ready);
-        let exhibits = Exhibits {
+        let client_verification = Arc::clone(&is_ready);
+        let status = StatusSource {
             loops: Vec::new(),
             upstreams: Arc::new(|| panic!("health does not depend on backends")),
-            is_ready: Arc::new(move || asked.load(Ordering::Relaxed)),
+            is_ready: Arc::new(move || client_verification.load(Ordering::Relaxed)),
         };
-        serve_at(listener, exhibits).unwrap();
+        serve_at(listener, status).unwrap();
 
         assert!(ask(address, "GET", "/health/live").starts_with("HTTP/1.1 200 "));
         assert!(ask(address, "GET", "/health/ready").starts_with("HTTP/1.1 200 "));
@@ -180,12 +180,12 @@ mod tests {
     fn an_address_that_is_taken_is_named() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let exhibits = Exhibits {
+        let status = StatusSource {
             loops: Vec::new(),
             upstreams: Arc::new(|| panic!("nothing is served")),
             is_ready: Arc::new(|| true),
         };
-        let error = serve(address, exhibits).unwrap_err();
+        let error = serve(address, status).unwrap_err();
         assert!(error.to_string().contains(&address.to_string()), "{error}");
     }
 }

@@ -1,0 +1,184 @@
+//! Pool of idle connections to backends.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, sleep};
+
+use super::body::RequestBody;
+use crate::connect::BackendStream;
+
+/// Most idle connections of an event loop to one backend.
+const MAX_IDLE: usize = 64;
+/// Time after which an idle connection is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Idle connections by the number of their backend, the latest last.
+#[derive(Default)]
+pub struct Pool {
+    idle: HashMap<u64, Vec<Idle>>,
+}
+
+struct Idle {
+    connection: u64,
+    since: Instant,
+    sender: SendRequest<RequestBody>,
+}
+
+thread_local! {
+    static EVENT_LOOP_POOL: RefCell<Pool> = RefCell::default();
+}
+
+/// Handle to the pool that a connection belongs to.
+#[derive(Clone)]
+pub enum PoolHandle {
+    /// Pool of the event loop, for any request.
+    EventLoop,
+    /// Pool of one client's connection, for backends that were told the client's address.
+    Client(Weak<Mutex<Pool>>),
+}
+
+impl PoolHandle {
+    /// Takes an idle connection to `backend`.
+    pub fn take(&self, backend: u64) -> Option<Checkout> {
+        let idle = self.with(|pool| pool.take(backend))??;
+        Some(Checkout {
+            sender: idle.sender,
+            connection: idle.connection,
+            backend,
+            pool: self.clone(),
+        })
+    }
+
+    /// Calls `work` with the pool. Returns `None` if the pool is gone.
+    fn with<T>(&self, work: impl FnOnce(&mut Pool) -> T) -> Option<T> {
+        match self {
+            // The thread may be ending.
+            PoolHandle::EventLoop => EVENT_LOOP_POOL
+                .try_with(|pool| work(&mut pool.borrow_mut()))
+                .ok(),
+            PoolHandle::Client(pool) => {
+                let pool = pool.upgrade()?;
+                let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(work(&mut pool))
+            }
+        }
+    }
+}
+
+/// Connection in use by a request. It is closed if dropped before the response has ended.
+pub struct Checkout {
+    /// Sends the request.
+    pub sender: SendRequest<RequestBody>,
+    connection: u64,
+    backend: u64,
+    pool: PoolHandle,
+}
+
+impl Checkout {
+    /// Begins HTTP/1.1 on `stream`, in a task of its own.
+    ///
+    /// # Errors
+    /// Returns the error of hyper.
+    pub async fn begin(
+        stream: BackendStream,
+        backend: u64,
+        pool: PoolHandle,
+    ) -> hyper::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let connection = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (sender, driver) = http1::handshake(TokioIo::new(stream)).await?;
+        let task_pool = pool.clone();
+        tokio::spawn(async move {
+            let mut driver = std::pin::pin!(driver.with_upgrades());
+            let mut timer = std::pin::pin!(sleep(IDLE_TIMEOUT));
+            loop {
+                tokio::select! {
+                    // The task that waits for a response receives the error.
+                    _ = &mut driver => break,
+                    () = &mut timer => {
+                        let until = task_pool
+                            .with(|pool| pool.idle_since(backend, connection))
+                            .flatten()
+                            .map(|since| since + IDLE_TIMEOUT);
+                        if until.is_some_and(|until| until <= Instant::now()) {
+                            break;
+                        }
+                        timer.as_mut().reset(until.unwrap_or_else(|| Instant::now() + IDLE_TIMEOUT));
+                    }
+                }
+            }
+            task_pool.with(|pool| pool.remove(backend, connection));
+        });
+        Ok(Self {
+            sender,
+            connection,
+            backend,
+            pool,
+        })
+    }
+
+    /// Returns the connection to its pool at the end of a response, if it can take another request.
+    pub fn give_back(mut self) {
+        if self.sender.is_ready() {
+            self.keep();
+        } else if !self.sender.is_closed() {
+            tokio::spawn(async move {
+                if self.sender.ready().await.is_ok() {
+                    self.keep();
+                }
+            });
+        }
+    }
+
+    fn keep(self) {
+        let idle = Idle {
+            connection: self.connection,
+            since: Instant::now(),
+            sender: self.sender,
+        };
+        self.pool.with(|pool| pool.put(self.backend, idle));
+    }
+}
+
+impl Pool {
+    /// Returns a pool for one client's connection.
+    pub fn shared() -> Arc<Mutex<Pool>> {
+        Arc::default()
+    }
+
+    fn take(&mut self, backend: u64) -> Option<Idle> {
+        let idle = self.idle.get_mut(&backend)?;
+        // Closed connections are removed by their own tasks.
+        let index = idle.iter().rposition(|idle| idle.sender.is_ready())?;
+        Some(idle.remove(index))
+    }
+
+    fn put(&mut self, backend: u64, connection: Idle) {
+        let idle = self.idle.entry(backend).or_default();
+        if idle.len() == MAX_IDLE {
+            idle.remove(0);
+        }
+        idle.push(connection);
+    }
+
+    fn idle_since(&self, backend: u64, connection: u64) -> Option<Instant> {
+        let idle = self.idle.get(&backend)?;
+        let found = idle.iter().find(|idle| idle.connection == connection)?;
+        Some(found.since)
+    }
+
+    fn remove(&mut self, backend: u64, connection: u64) {
+        if let Some(idle) = self.idle.get_mut(&backend) {
+            idle.retain(|idle| idle.connection != connection);
+            if idle.is_empty() {
+                self.idle.remove(&backend);
+            }
+        }
+    }
+}

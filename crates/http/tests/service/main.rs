@@ -1,0 +1,10 @@
+//! Services with real sockets to their backends.
+
+mod files;
+mod health;
+mod limits;
+mod proxied;
+mod proxy_header;
+mod retries;
+mod support;
+mod tcp;

@@ -1,4 +1,4 @@
-//! Directives and what they set.
+//! The modules' directives, and the configuration that they set.
 
 use std::ffi::{c_char, c_void};
 use std::mem::offset_of;
@@ -12,8 +12,8 @@ use nginx_sys::{
 };
 
 use crate::directives::{CoreConf, DEFAULT};
-use crate::module::{self, static_str};
-use crate::{isolation, log, status};
+use crate::nginx::{CONF_ERROR, static_str};
+use crate::{index, isolation, log, status};
 
 /// `slipstream on | off` of a server.
 #[repr(C)]
@@ -27,13 +27,13 @@ impl ServerConf {
     }
 }
 
-/// The core configuration of `cycle`.
+/// Returns the core configuration of `cycle`.
 ///
 /// # Safety
 /// `cycle` is a cycle of nginx whose configuration has been read.
 pub(crate) unsafe fn core_conf(cycle: *const ngx_cycle_t) -> CoreConf {
     // SAFETY: `conf_ctx` has an entry for each module, made by `create_core_conf` for ours.
-    unsafe { *(*(*cycle).conf_ctx.add(module::core_index())).cast::<CoreConf>() }
+    unsafe { *(*(*cycle).conf_ctx.add(index::core_index())).cast::<CoreConf>() }
 }
 
 pub(crate) static mut CORE_COMMANDS: [ngx_command_t; 2] = [
@@ -72,7 +72,7 @@ pub(crate) unsafe extern "C" fn create_core_conf(cycle: *mut ngx_cycle_t) -> *mu
     // SAFETY: nginx passes a cycle with a pool.
     unsafe {
         let conf = ngx_pcalloc((*cycle).pool, size_of::<CoreConf>()).cast::<CoreConf>();
-        if conf.is_null() || module::count_cycle((*cycle).pool).is_err() {
+        if conf.is_null() || index::count_cycle((*cycle).pool).is_err() {
             return ptr::null_mut();
         }
         conf.write(DEFAULT);
@@ -115,9 +115,6 @@ pub(crate) unsafe extern "C" fn merge_server_conf(
 }
 
 const UNSET: ngx_flag_t = -1;
-
-/// nginx's NGX_CONF_ERROR.
-pub(crate) const CONF_ERROR: *mut c_char = usize::MAX as *mut c_char;
 
 unsafe extern "C" fn read_block(
     cf: *mut ngx_conf_t,

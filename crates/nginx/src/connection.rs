@@ -46,17 +46,18 @@ impl Connection {
         self.0.as_ptr()
     }
 
-    /// Tells uses of the same slot apart.
+    /// Returns a number that no other use of the same slot has.
     pub(crate) fn number(self) -> u64 {
         self.read(|c| c.number)
     }
 
-    /// Whether nginx has closed it.
+    /// Returns true if nginx has closed the connection.
     pub(crate) fn is_closed(self) -> bool {
         self.read(|c| c.fd == -1 || c.destroyed() != 0)
     }
 
-    /// Whether nginx asks for it to be closed, at the end of a graceful shutdown.
+    /// Returns true if nginx asks for the connection to be closed, at the end of a graceful
+    /// shutdown.
     pub(crate) fn is_to_be_closed(self) -> bool {
         self.read(|c| c.close() != 0)
     }
@@ -97,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// The first byte that the client has sent, left in the socket.
+    /// Reads the first byte that the client has sent, and leaves it in the socket.
     pub(crate) fn peek(self) -> Peek {
         let mut byte = 0_u8;
         let fd = self.read(|c| c.fd);
@@ -147,7 +148,7 @@ pub(crate) struct Handlers {
     pub(crate) write: ngx_event_handler_pt,
 }
 
-/// What [`Connection::peek`] saw.
+/// The result of [`Connection::peek`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peek {
     Byte(u8),
@@ -156,8 +157,8 @@ pub(crate) enum Peek {
     Ended,
 }
 
-/// nginx's TLS state of a connection. Allocated from the connection's pool: to be fetched anew
-/// after any call that may have closed the connection.
+/// nginx's TLS state of a connection. It is allocated from the connection's pool, so it is fetched
+/// anew after any call that may have closed the connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Ssl(NonNull<ngx_ssl_connection_t>);
 
@@ -167,7 +168,7 @@ impl Ssl {
         unsafe { self.0.as_ref().handshaked() != 0 }
     }
 
-    /// What nginx calls when the handshake has ended.
+    /// Returns the handler that nginx calls when the handshake has ended.
     pub(crate) fn handler(self) -> ngx_connection_handler_pt {
         // SAFETY: see the type.
         unsafe { self.0.as_ref().handler }

@@ -3,41 +3,42 @@
 use std::path::Path;
 use std::time::Duration;
 
-use slipstream_lanes::{Backend, LANES};
-use slipstream_offload::device::layout::{Layout, SLOTS};
-use slipstream_offload::device::message::Aggregation;
+use slipstream_accelerators::engine::protocol::layout::{Layout, SLOTS};
+use slipstream_accelerators::engine::protocol::message::Aggregation;
+use slipstream_accelerators::lanes::{Backend, LANES};
 use slipstream_offload::fiber::LEAST_STACK_BYTES;
-use slipstream_offload::policy::Policy;
 use slipstream_offload::polling::{Heuristic, Scheme};
+use slipstream_offload::scheduler::FlushPolicy;
 
-/// What the block sets. nginx copies it and never drops it.
+/// The settings of the block. nginx copies them and never drops them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CoreConf {
     /// `fibers`: the most handshakes of one worker that run on fibers at a time.
     pub(crate) fibers: usize,
-    /// `fiber_stack`: bytes for each.
+    /// `fiber_stack`: bytes for each fiber.
     pub(crate) stack_bytes: usize,
-    /// `flush`: when a batch that is not full is run.
-    pub(crate) policy: Policy,
-    /// `lanes`: which backend.
+    /// `flush`: the rule by which a batch that is not full is run.
+    pub(crate) flush: FlushPolicy,
+    /// `lanes`: the backend.
     pub(crate) lanes: Lanes,
-    /// `ahead`: how many key pairs, and how many nonces, of each kind may wait to be used; 0 for none.
+    /// `ahead`: the number of key pairs, and of nonces, of each kind that are precomputed; 0 for
+    /// none.
     pub(crate) ahead: usize,
-    /// `offload`: whether operations are offloaded, and who waits for them.
+    /// `offload`: the mode of offloading.
     pub(crate) offload: Offload,
-    /// `poll`: when the accelerator is polled; `None` for what suits it.
+    /// `poll`: the scheme of polling; `None` for the one that suits the accelerator.
     poll: Option<Scheme>,
-    /// `poll_thresholds`: of the heuristic scheme.
+    /// `poll_thresholds`: the thresholds of the heuristic scheme.
     thresholds: Heuristic,
-    /// `notify`: how a connection learns that it can go on.
+    /// `notify`: the way in which a paused job is notified.
     pub(crate) notify: Notify,
     /// `device`: the engine's socket.
     pub(crate) device: Option<&'static Path>,
     /// `ring`: slots of the rings to it; `None` for [`DEFAULT_SLOTS`].
     ring: Option<Layout>,
-    /// `interrupts`: when the engine wakes a worker.
+    /// `interrupts`: the rule by which the engine wakes a worker.
     pub(crate) interrupts: Aggregation,
-    /// `weight`: how many requests of a worker the engine takes in its turn.
+    /// `weight`: the number of requests of a worker that the engine takes in its turn.
     pub(crate) weight: u32,
     /// `keys isolated`: private keys are held by the device, and workers do not have them.
     pub(crate) keys_are_isolated: bool,
@@ -50,18 +51,18 @@ pub(crate) struct CoreConf {
 /// The `lanes` directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lanes {
-    /// The best that this CPU has, if any.
+    /// The fastest that this CPU has, if any.
     Auto,
-    /// None: everything is served as without the module.
+    /// None. Without a device, nginx serves as without the module.
     Off,
-    /// This one.
+    /// This backend.
     Only(Backend),
 }
 
 /// The `offload` directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offload {
-    /// Not at all: everything is served as without the module.
+    /// Nothing is offloaded: nginx serves as without the module.
     Software,
     /// The worker waits for each answer.
     Synchronous,
@@ -81,7 +82,7 @@ pub(crate) enum Notify {
 pub(crate) const DEFAULT: CoreConf = CoreConf {
     fibers: 4096,
     stack_bytes: 128 * 1024,
-    policy: Policy::Cheapest,
+    flush: FlushPolicy::Cheapest,
     lanes: Lanes::Auto,
     ahead: 64,
     offload: Offload::Asynchronous,
@@ -102,19 +103,20 @@ const DEFAULT_SLOTS: usize = 256;
 /// Each stack is two mappings, and by default Linux allows a process 65,530.
 const MOST_FIBERS: usize = 30_000;
 
-/// Three kinds of key pairs and two of nonces wait in locked memory, of which a process has 8 MiB by default.
+/// Three kinds of key pairs and two of nonces are kept in locked memory, of which a process has 8
+/// MiB by default.
 const MOST_AHEAD: usize = 4096;
 
 const MOST_INTERRUPTS: u32 = 64;
 
 const MOST_WEIGHT: u32 = 16;
 
-/// What a socket address has room for, with the NUL that ends it.
+/// The longest path in a socket address, without the NUL that ends it.
 const SOCKET_PATH_BYTES: usize = 107;
 
 type Set = fn(&mut CoreConf, &[&str]) -> Result<(), &'static str>;
 
-/// Each directive with what reads its values; an error says what to give.
+/// Each directive with the function that reads its values. An error names the valid values.
 const DIRECTIVES: [(&str, Set); 14] = [
     ("fibers", |conf, values| {
         conf.fibers = one(values, |value| number(value, 1..=MOST_FIBERS))
@@ -128,10 +130,10 @@ const DIRECTIVES: [(&str, Set); 14] = [
         Ok(())
     }),
     ("flush", |conf, values| {
-        conf.policy = match values {
-            ["auto"] => Policy::Cheapest,
+        conf.flush = match values {
+            ["auto"] => FlushPolicy::Cheapest,
             _ => one(values, |value| number(value, 1..=LANES))
-                .map(Policy::AtLeast)
+                .map(FlushPolicy::AtLeast)
                 .ok_or(
                     "give auto, or the number of waiting operations, 1 to 8, from which a batch is \
                      run when the worker is idle",
@@ -154,8 +156,8 @@ const DIRECTIVES: [(&str, Set); 14] = [
         conf.ahead = match values {
             ["off"] => 0,
             _ => one(values, |value| number(value, LANES..=MOST_AHEAD)).ok_or(
-                "give off, or the number of key pairs and nonces of each kind, 8 to 4096, that may \
-                 be made ahead",
+                "give off, or the number of key pairs and nonces of each kind, 8 to 4096, that are \
+                 precomputed",
             )?,
         };
         Ok(())
@@ -243,7 +245,7 @@ const DIRECTIVES: [(&str, Set); 14] = [
 ];
 
 impl CoreConf {
-    /// Sets what the words of a directive say.
+    /// Sets the value of the directive that `words` are.
     pub(crate) fn set(&mut self, words: &[String]) -> Result<(), String> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (name, values) = words
@@ -279,13 +281,13 @@ impl CoreConf {
         })
     }
 
-    /// Checks what the directives say together, at the end of the block.
+    /// Checks the directives against each other, at the end of the block.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.keys_are_isolated && self.device.is_none() {
             return Err("\"keys isolated\" needs a \"device\" that holds the keys".into());
         }
         if self.keys_are_isolated && self.offload == Offload::Software {
-            return Err("\"keys isolated\" cannot be had with \"offload software\"".into());
+            return Err("\"keys isolated\" cannot be combined with \"offload software\"".into());
         }
         if self.device.is_none() {
             for name in ["ring", "interrupts", "weight"] {
@@ -298,10 +300,10 @@ impl CoreConf {
         Ok(())
     }
 
-    /// When the accelerator is polled.
+    /// Returns the scheme of polling.
     pub(crate) fn scheme(&self) -> Scheme {
         match (self.poll, self.device) {
-            // The thresholds may have been given after the scheme.
+            // The thresholds may follow the scheme.
             (Some(Scheme::Heuristic(_)), _) => Scheme::Heuristic(self.thresholds),
             (Some(scheme), _) => scheme,
             (None, Some(_)) => Scheme::Hybrid,
@@ -309,7 +311,7 @@ impl CoreConf {
         }
     }
 
-    /// The rings to the device.
+    /// Returns the layout of the rings to the device.
     pub(crate) fn layout(&self) -> Layout {
         self.ring
             .or(Layout::new(DEFAULT_SLOTS))
@@ -331,7 +333,7 @@ fn number<T: std::str::FromStr + PartialOrd>(
     text.parse().ok().filter(|number| range.contains(number))
 }
 
-/// nginx's notation: a number with an optional k or m.
+/// Reads nginx's notation of sizes: a number with an optional k or m.
 fn parse_size(text: &str) -> Option<usize> {
     let (digits, shift) = match text.as_bytes().last()? {
         b'k' | b'K' => (&text[..text.len() - 1], 10),
@@ -341,7 +343,7 @@ fn parse_size(text: &str) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(1 << shift)
 }
 
-/// A number with one of the units us, ms and s, of which nginx knows the last two.
+/// Reads a number with one of the units us, ms and s, of which nginx knows the last two.
 fn parse_interval(text: &str) -> Option<Duration> {
     const MOST: Duration = Duration::from_secs(1);
     let (digits, unit) = if let Some(digits) = text.strip_suffix("us") {
@@ -355,10 +357,10 @@ fn parse_interval(text: &str) -> Option<Duration> {
     (!interval.is_zero() && interval <= MOST).then_some(interval)
 }
 
-/// `unix:` and an absolute path, as nginx has it.
+/// Reads `unix:` and an absolute path, as in nginx's own directives.
 fn parse_socket_path(text: &str) -> Option<&'static Path> {
     let path = text.strip_prefix("unix:")?;
     let fits = path.starts_with('/') && path.len() <= SOCKET_PATH_BYTES;
-    // The configuration is copied, and never dropped; a path for each reload is not much.
+    // The configuration is copied and never dropped; one leaked path for each reload is little.
     fits.then(|| Path::new(Box::leak(path.to_owned().into_boxed_str())))
 }

@@ -6,6 +6,7 @@
 //! would then run on the fiber. So from the ClientHello on, until that call has returned, reads
 //! from the socket answer "retry"; then the read event is posted again.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_long, c_void};
 
 use nginx_sys::{
@@ -14,10 +15,9 @@ use nginx_sys::{
     SSL_CTX_get_max_early_data, SSL_CTX_set_msg_callback, SSL_get_rbio, SSL_set_msg_callback,
     SSL_set_read_ahead,
 };
-use slipstream_offload::fiber;
+use slipstream_offload::{JobToken, fiber};
 
 use crate::connection::Ssl;
-use crate::worker::worker;
 
 /// The gate of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -31,7 +31,22 @@ pub(crate) enum Gate {
     Touched,
 }
 
-/// Has the gate closed at the ClientHello of every connection that is made from `context`.
+thread_local! {
+    /// The gate of each connection; none where handshakes are left to nginx.
+    static GATES: Cell<&'static [Cell<Gate>]> = const { Cell::new(&[]) };
+}
+
+/// Makes an open gate for each of `connections`.
+pub(crate) fn install(connections: usize) {
+    GATES.set(vec![Cell::new(Gate::Open); connections].leak());
+}
+
+/// Marks the gate of `job` as open, and returns its state before that.
+pub(crate) fn reset(job: JobToken) -> Gate {
+    of_job(job).map(Cell::take).unwrap_or_default()
+}
+
+/// Closes the gate at the ClientHello of every connection that is made from `context`.
 ///
 /// # Safety
 /// `context` is valid, and this module stays loaded as long as it.
@@ -81,8 +96,8 @@ unsafe extern "C" fn at_message(
         }
         SSL_set_msg_callback(ssl, None);
         SSL_set_read_ahead(ssl, 1);
-        if let (Some(worker), Some(fiber)) = (worker(), fiber::current()) {
-            worker.with_handshake(fiber.job(), |handshake| handshake.gate = Gate::Closed);
+        if let Some(gate) = of_running_fiber() {
+            gate.set(Gate::Closed);
             BIO_set_callback_ex(SSL_get_rbio(ssl), Some(before_read));
         }
     }
@@ -111,14 +126,19 @@ unsafe extern "C" fn before_read(
 }
 
 fn refuses_read() -> bool {
-    let (Some(worker), Some(fiber)) = (worker(), fiber::current()) else {
-        return false;
-    };
-    worker.with_handshake(fiber.job(), |handshake| {
-        if handshake.gate == Gate::Open {
-            return false;
+    of_running_fiber().is_some_and(|gate| {
+        let is_closed = gate.get() != Gate::Open;
+        if is_closed {
+            gate.set(Gate::Touched);
         }
-        handshake.gate = Gate::Touched;
-        true
+        is_closed
     })
+}
+
+fn of_running_fiber() -> Option<&'static Cell<Gate>> {
+    of_job(fiber::current()?.job())
+}
+
+fn of_job(job: JobToken) -> Option<&'static Cell<Gate>> {
+    GATES.get().get(job.0)
 }

@@ -5,6 +5,8 @@
 //! disorder of QTLS section 4.2). The callback that ends the handshake is [`on_handshaked`], so
 //! that nginx's own, which starts the HTTP request, runs on the main stack.
 
+use std::cell::{Cell, RefCell};
+
 use nginx_sys::{
     ERR_clear_error, ngx_connection_handler_pt, ngx_connection_t, ngx_event_handler_pt,
     ngx_event_t, ngx_http_init_connection,
@@ -18,14 +20,26 @@ use crate::log;
 use crate::metrics::Event;
 use crate::worker::{Worker, worker};
 
-/// What is known of a connection while its handshake is ours; one per slot of nginx's array.
+thread_local! {
+    /// One for each connection in nginx's array.
+    static HANDSHAKES: Cell<&'static [RefCell<Handshake>]> = const { Cell::new(&[]) };
+}
+
+/// Makes the state of the handshakes of `connections`.
+pub(crate) fn install(connections: usize) {
+    let mut handshakes = Vec::new();
+    handshakes.resize_with(connections, RefCell::default);
+    HANDSHAKES.set(handshakes.leak());
+}
+
+/// The state of a connection while its handshake is ours.
 #[derive(Default)]
-pub(crate) struct Handshake {
+struct Handshake {
     /// The connection's number; 0 while the handshake is not ours.
     number: u64,
     /// The paused fiber, if there is one.
     fiber: Option<Fiber>,
-    /// How the running or paused fiber was entered.
+    /// The call that entered the running or paused fiber.
     entry: Entry,
     /// nginx's own event handlers.
     handlers: Handlers,
@@ -35,7 +49,6 @@ pub(crate) struct Handshake {
     finished: bool,
     /// The connection was to be closed while its fiber was paused.
     late: bool,
-    pub(crate) gate: Gate,
 }
 
 /// The call of nginx that runs on the fiber.
@@ -79,10 +92,10 @@ pub(crate) unsafe extern "C" fn init_connection(connection: *mut ngx_connection_
     }
 }
 
-/// Resumes the handshake that `job` names, on which an answer waits.
+/// Resumes the handshake that `job` names, for which an answer has arrived.
 pub(crate) fn resume(worker: &'static Worker, job: JobToken) {
     let c = Connection::of_job(job);
-    let paused = worker.with_handshake(job, |handshake| {
+    let paused = with_handshake(job, |handshake| {
         handshake
             .fiber
             .take()
@@ -97,8 +110,8 @@ pub(crate) fn resume(worker: &'static Worker, job: JobToken) {
     after(worker, c, progress);
 }
 
-/// Whether an operation of this connection may pause: its handshake is under way, and the server that
-/// was chosen for it, by name if the client gave one, takes part.
+/// Returns `Ok` if an operation of this connection may pause: its handshake has not ended, and the
+/// server that was chosen for it, by name if the client gave one, takes part.
 pub(crate) fn admits(job: JobToken) -> Result<(), Reason> {
     let c = Connection::of_job(job);
     if c.is_closed() || c.ssl().is_none() || c.is_handshaked() {
@@ -108,7 +121,7 @@ pub(crate) fn admits(job: JobToken) -> Result<(), Reason> {
     // the server chosen so far.
     let takes_part = unsafe {
         let servers = (*(*c.http()).conf_ctx).srv_conf;
-        let conf = *servers.add(crate::module::http_context_index());
+        let conf = *servers.add(crate::index::http_context_index());
         (*conf.cast::<crate::config::ServerConf>()).is_enabled()
     };
     if !takes_part {
@@ -117,9 +130,14 @@ pub(crate) fn admits(job: JobToken) -> Result<(), Reason> {
     Ok(())
 }
 
-/// How many handshakes are under way.
-pub(crate) fn company() -> usize {
-    worker().map_or(0, |worker| worker.active.get())
+/// The number of concurrent handshakes.
+pub(crate) fn concurrency() -> usize {
+    worker().map_or(0, |worker| worker.handshakes.get())
+}
+
+/// Accesses the state of one connection. `f` must not call nginx, which may come back here.
+fn with_handshake<R>(job: JobToken, f: impl FnOnce(&mut Handshake) -> R) -> R {
+    f(&mut HANDSHAKES.get()[job.0].borrow_mut())
 }
 
 /// Runs a handler of nginx on a fiber. On error it has not been run.
@@ -129,10 +147,8 @@ fn start(
     entry: Entry,
     handler: impl FnOnce() + 'static,
 ) -> Result<(), ()> {
-    worker.with_handshake(c.job(), |handshake| {
-        handshake.entry = entry;
-        handshake.gate = Gate::Open;
-    });
+    with_handshake(c.job(), |handshake| handshake.entry = entry);
+    gate::reset(c.job());
     let started = worker.fibers.borrow_mut().start(c.job(), handler);
     match started {
         Ok(progress) => {
@@ -146,7 +162,7 @@ fn start(
     }
 }
 
-/// On the main stack, after the fiber has paused or has returned.
+/// Continues on the main stack, after the fiber has paused or has returned.
 fn after(worker: &'static Worker, c: Connection, progress: Progress) {
     if let Progress::Paused(fiber) = progress {
         // What this handshake has left in the thread's error queue belongs to no other connection;
@@ -154,7 +170,7 @@ fn after(worker: &'static Worker, c: Connection, progress: Progress) {
         // SAFETY: no preconditions.
         unsafe { ERR_clear_error() };
         let handlers = c.handlers();
-        worker.with_handshake(c.job(), |handshake| {
+        with_handshake(c.job(), |handshake| {
             handshake.fiber = Some(fiber);
             handshake.handlers = handlers;
         });
@@ -162,27 +178,26 @@ fn after(worker: &'static Worker, c: Connection, progress: Progress) {
             read: Some(on_event_while_paused),
             write: Some(on_event_while_paused),
         });
-        worker.poller.paused(worker);
+        worker.retrieval.paused(worker.active());
         return;
     }
-    let number = worker.with_handshake(c.job(), |handshake| handshake.number);
+    let number = with_handshake(c.job(), |handshake| handshake.number);
     if c.is_closed() || c.number() != number {
         worker.count(Event::Closed);
         forget(worker, c);
         return;
     }
-    let (entry, gate, finished, handlers, ssl_handler) =
-        worker.with_handshake(c.job(), |handshake| {
-            let gate = std::mem::take(&mut handshake.gate);
-            let Handshake {
-                entry,
-                finished,
-                handlers,
-                ssl_handler,
-                ..
-            } = *handshake;
-            (entry, gate, finished, handlers, ssl_handler)
-        });
+    let gate = gate::reset(c.job());
+    let (entry, finished, handlers, ssl_handler) = with_handshake(c.job(), |handshake| {
+        let Handshake {
+            entry,
+            finished,
+            handlers,
+            ssl_handler,
+            ..
+        } = *handshake;
+        (entry, finished, handlers, ssl_handler)
+    });
     if let (Some(ssl), true) = (c.ssl(), gate != Gate::Open) {
         gate::open(ssl);
     }
@@ -200,7 +215,7 @@ fn after(worker: &'static Worker, c: Connection, progress: Progress) {
     if gate == Gate::Touched {
         c.post_read();
     }
-    let late = worker.with_handshake(c.job(), |handshake| std::mem::take(&mut handshake.late));
+    let late = with_handshake(c.job(), |handshake| std::mem::take(&mut handshake.late));
     if late {
         // SAFETY: the read event of a connection whose handshake is ours.
         unsafe { on_event(c.read_event()) };
@@ -211,7 +226,7 @@ fn after(worker: &'static Worker, c: Connection, progress: Progress) {
 fn intercept(worker: &Worker, c: Connection) {
     let handlers = c.handlers();
     adopt(worker, c);
-    worker.with_handshake(c.job(), |handshake| handshake.handlers = handlers);
+    with_handshake(c.job(), |handshake| handshake.handlers = handlers);
     c.set_handlers(Handlers {
         read: Some(on_event),
         write: Some(on_event),
@@ -219,13 +234,13 @@ fn intercept(worker: &Worker, c: Connection) {
     if let Some(ssl) = c.ssl() {
         let handler = ssl.handler();
         if handler.is_some() && !is_ours(handler) {
-            worker.with_handshake(c.job(), |handshake| handshake.ssl_handler = handler);
+            with_handshake(c.job(), |handshake| handshake.ssl_handler = handler);
             ssl.set_handler(Some(on_handshaked));
         }
     }
 }
 
-/// The handshake is nginx's again. Event handlers that are still ours, and the end-of-handshake
+/// Gives the handshake back to nginx. Event handlers that are still ours, and the end-of-handshake
 /// handler, become nginx's own.
 fn release(worker: &Worker, c: Connection) {
     let ssl_handler = forget(worker, c).ssl_handler;
@@ -234,20 +249,21 @@ fn release(worker: &Worker, c: Connection) {
     }
 }
 
-/// The connection's handshake is ours from now on.
+/// Takes the connection's handshake over.
 fn adopt(worker: &Worker, c: Connection) {
-    let before = worker.with_handshake(c.job(), |handshake| {
+    let before = with_handshake(c.job(), |handshake| {
         std::mem::replace(&mut handshake.number, c.number())
     });
     if before == 0 {
-        worker.active.set(worker.active.get() + 1);
+        worker.handshakes.set(worker.handshakes.get() + 1);
     }
 }
 
 fn forget(worker: &Worker, c: Connection) -> Handshake {
-    let handshake = worker.with_handshake(c.job(), std::mem::take);
+    gate::reset(c.job());
+    let handshake = with_handshake(c.job(), std::mem::take);
     if handshake.number != 0 {
-        worker.active.set(worker.active.get() - 1);
+        worker.handshakes.set(worker.handshakes.get() - 1);
     }
     handshake
 }
@@ -259,7 +275,7 @@ unsafe extern "C" fn on_event(event: *mut ngx_event_t) {
     let c = unsafe { Connection::of_event(event) };
     let worker = worker().expect("handlers are installed after the worker is made");
     worker.note_progress();
-    let Some(handlers) = worker.with_handshake(c.job(), |handshake| {
+    let Some(handlers) = with_handshake(c.job(), |handshake| {
         (handshake.number == c.number()).then_some(handshake.handlers)
     }) else {
         // SAFETY: a connection's log is valid as long as its slot is in use.
@@ -300,7 +316,7 @@ unsafe extern "C" fn on_event_while_paused(event: *mut ngx_event_t) {
     let worker = worker().expect("handlers are installed after the worker is made");
     // SAFETY: nginx passes a valid event.
     if unsafe { (*event).timedout() } != 0 || c.is_to_be_closed() {
-        let was_late = worker.with_handshake(c.job(), |handshake| {
+        let was_late = with_handshake(c.job(), |handshake| {
             std::mem::replace(&mut handshake.late, true)
         });
         if !was_late {
@@ -316,11 +332,11 @@ unsafe extern "C" fn on_handshaked(connection: *mut ngx_connection_t) {
     let c = unsafe { Connection::new(connection) };
     let worker = worker().expect("handlers are installed after the worker is made");
     if fiber::current().is_some_and(|fiber| fiber.job() == c.job()) {
-        worker.with_handshake(c.job(), |handshake| handshake.finished = true);
+        with_handshake(c.job(), |handshake| handshake.finished = true);
         return;
     }
     // Called from elsewhere, on the main stack: an OCSP answer about the client's certificate.
-    let (handlers, ssl_handler) = worker.with_handshake(c.job(), |handshake| {
+    let (handlers, ssl_handler) = with_handshake(c.job(), |handshake| {
         (handshake.handlers, handshake.ssl_handler)
     });
     restore_handlers(c, handlers);
@@ -329,7 +345,8 @@ unsafe extern "C" fn on_handshaked(connection: *mut ngx_connection_t) {
     call(ssl_handler, c);
 }
 
-/// nginx's end-of-handshake handler is called for failed handshakes too, to close the connection.
+/// Counts the end of a handshake. nginx calls its end-of-handshake handler for failed handshakes
+/// too, to close the connection.
 fn count_end(worker: &Worker, c: Connection) {
     worker.count(if c.is_handshaked() {
         Event::Handshake
@@ -338,7 +355,7 @@ fn count_end(worker: &Worker, c: Connection) {
     });
 }
 
-/// Whether nginx is going to read a ClientHello, or to wait for more bytes; otherwise the
+/// Returns true if nginx is going to read a ClientHello, or to wait for more bytes. Otherwise the
 /// connection is closed or turns out to be plain HTTP, which belongs on the main stack.
 fn goes_on_with_tls(c: Connection, event: *const ngx_event_t) -> bool {
     const SSL2_RECORD: u8 = 0x80;

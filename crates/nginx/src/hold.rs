@@ -6,13 +6,13 @@ use nginx_sys::{
     ngx_add_timer, ngx_connection_t, ngx_del_timer, ngx_event_t, ngx_log_t, ngx_msec_t,
 };
 
-/// A connection that has timed out while it was paused has no timer of its own, and a worker that shuts down gracefully
-/// exits when no timer is left.
+/// The timer. A connection that has timed out while it was paused has no timer of its own, and a
+/// worker that shuts down gracefully exits when no timer is left.
 pub(crate) struct Hold(*mut HoldEvent);
 
 struct HoldEvent {
     event: ngx_event_t,
-    /// What the event belongs to, for nginx's debug log.
+    /// The connection of the event, for nginx's debug log.
     connection: ngx_connection_t,
 }
 
@@ -35,8 +35,8 @@ impl Hold {
     }
 
     pub(crate) fn begin(&self) {
-        // SAFETY: allocated in `new` and never freed; nobody holds a reference into it, and nginx's
-        // tree of timers is only touched by this thread.
+        // SAFETY: allocated in `new` and never freed; no reference into it exists, and nginx's tree
+        // of timers is only touched by this thread.
         unsafe {
             if (*self.0).event.timer_set() == 0 {
                 ngx_add_timer(&raw mut (*self.0).event, HOLD_MS);
@@ -44,7 +44,7 @@ impl Hold {
         }
     }
 
-    /// Returns whether there was a timer to remove.
+    /// Returns true if there was a timer to remove.
     pub(crate) fn end(&self) -> bool {
         // SAFETY: as above.
         unsafe {

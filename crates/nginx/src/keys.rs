@@ -1,12 +1,11 @@
-//! The master's side: the provider, the private keys of the configuration, and what lanes cost.
+//! The master's side: the provider, the private keys of the configuration, and the costs of lanes.
 //!
-//! All of it happens before workers are forked, once, so that no worker pays for it.
+//! It runs once, before workers are forked, so that no worker pays for it.
 
 use std::convert::Infallible;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::time::Duration;
 
 use nginx_sys::{
     ERR_clear_error, EVP_DigestSignInit_ex, EVP_MD_CTX_free, EVP_MD_CTX_new, EVP_MD_fetch,
@@ -15,26 +14,30 @@ use nginx_sys::{
     ngx_cycle_t, ngx_flag_t, ngx_http_conf_ctx_t, ngx_http_core_main_conf_t, ngx_http_core_module,
     ngx_http_core_srv_conf_t, ngx_http_module, ngx_int_t, ngx_module_t, ngx_ssl_t, ngx_test_config,
 };
-use slipstream_deflate::Method;
-use slipstream_lanes::Backend;
-use slipstream_lanes::rsa::Size;
-use slipstream_offload::calibration::calibrate;
-use slipstream_offload::device::message::Token;
-use slipstream_offload::policy::{Costs, Policy};
-use slipstream_offload::{Kind, ahead};
+use slipstream_accelerators::engine::protocol::message::Token;
+use slipstream_accelerators::lanes::{
+    self, Backend, LaneCosts, Lanes, Measured, calibrate, precomputed,
+};
+use slipstream_compress::Method;
+use slipstream_keys::rsa::Size;
+use slipstream_offload::Kind;
+use slipstream_offload::scheduler::{FlushPolicy, Scheduler};
+use slipstream_openssl::Accelerators;
 
 use crate::config::{self, ServerConf};
-use crate::directives::{CoreConf, Lanes, Offload};
+use crate::directives::{self, CoreConf, Offload};
 use crate::log::{self, Level};
+use crate::nginx::CONF_ERROR;
 use crate::openssl::{OSSL_PROVIDER_add_builtin, OSSL_PROVIDER_load, each_private_key};
-use crate::{gate, gzip, isolation, metrics, module};
+use crate::{gate, gzip, index, isolation, metrics};
 
-/// What workers find prepared.
+/// The preparations of the master for its workers.
 #[derive(Clone, Copy)]
 pub(crate) struct Prepared {
-    pub(crate) backend: Backend,
-    pub(crate) costs: Costs,
-    /// With which workers may use the keys that the master has brought to the device.
+    /// The lanes; `None` if only a device computes.
+    pub(crate) backend: Option<Backend>,
+    pub(crate) measured: Measured,
+    /// The token with which workers may use the keys that the master has registered at the device.
     pub(crate) token: Option<Token>,
 }
 
@@ -43,7 +46,7 @@ pub(crate) fn prepared() -> Option<Prepared> {
     *PREPARED.lock().expect("no panic while it is locked")
 }
 
-/// Of the configuration that was read last; workers are forked after that.
+/// The preparations for the configuration that was read last; workers are forked after that.
 static PREPARED: Mutex<Option<Prepared>> = Mutex::new(None);
 
 /// Called in the master when a configuration has been read, and by `nginx -t`.
@@ -96,8 +99,9 @@ pub(crate) unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_
     NGX_OK as ngx_int_t
 }
 
-/// Called when a configuration has been read, before it is used. With `keys isolated`, an error here is one of the
-/// configuration: nginx does not start, or goes on with the old one. (After an error of `init_module` nginx's master ends.)
+/// Called when a configuration has been read, before it is used. With `keys isolated`, an error
+/// here counts as an error of the configuration: nginx does not start, or keeps the old one. (After
+/// an error of `init_module` nginx's master ends.)
 pub(crate) unsafe extern "C" fn init_conf(
     cycle: *mut ngx_cycle_t,
     conf: *mut c_void,
@@ -116,7 +120,7 @@ pub(crate) unsafe extern "C" fn init_conf(
                     Level::Emergency,
                     format_args!("\"keys isolated\": {message}"),
                 );
-                config::CONF_ERROR
+                CONF_ERROR
             }
         }
     }
@@ -138,17 +142,26 @@ unsafe fn isolate(cycle: *mut ngx_cycle_t, conf: &CoreConf) -> Result<(), String
             "workers need a master that keeps the keys from them: \"master_process on\"".into(),
         );
     }
-    let backend = first_backend(choose_backend(conf.lanes)?);
-    slipstream_openssl::set_backend(Some(backend));
-    load_provider()?;
-    // SAFETY: by the caller's promise; the provider has been loaded.
-    unsafe {
-        let contexts = contexts_of_servers(cycle);
-        isolation::isolate(path, &contexts.tls)
+    let previous = slipstream_openssl::set_accelerators(Some(Accelerators {
+        backend: choose_backend(conf)?.map(first_backend),
+        has_device: true,
+    }));
+    let isolated = load_provider().and_then(|()| {
+        // SAFETY: by the caller's promise; the provider has been loaded.
+        unsafe {
+            let contexts = contexts_of_servers(cycle);
+            isolation::isolate(path, &contexts.tls)
+        }
+    });
+    if isolated.is_err() {
+        // The configuration before stays in use, and workers that are started for it later.
+        slipstream_openssl::set_accelerators(previous);
     }
+    isolated
 }
 
-/// Prepares what the workers use, or says in one line why there is nothing to use.
+/// Prepares everything that the workers use. The error is one line with the reason why they use
+/// nothing.
 ///
 /// # Safety
 /// `cycle` is a cycle whose configuration has been read, with `contexts` of its servers.
@@ -160,7 +173,7 @@ unsafe fn prepare(
     const KNOWN: [std::ops::Range<u32>; 2] = [1_022_000..1_023_000, 1_028_000..1_029_000];
     if !KNOWN.iter().any(|known| known.contains(&nginx_version)) {
         return Err(format!(
-            "nginx {nginx_version} is not known (1.22 and 1.28 are)"
+            "nginx {nginx_version} is not supported (1.22 and 1.28 are)"
         ));
     }
     // SAFETY: by the caller's promise.
@@ -168,22 +181,27 @@ unsafe fn prepare(
     if conf.offload == Offload::Software {
         return Err("\"offload software\"".into());
     }
-    let chosen = choose_backend(conf.lanes)?;
-    let backend = first_backend(chosen);
-    if backend != chosen {
+    let chosen = choose_backend(&conf)?;
+    let backend = chosen.map(first_backend);
+    if let Some(used) = backend
+        && backend != chosen
+    {
         // SAFETY: the cycle's log.
         unsafe {
             log::write(
                 (*cycle).log,
                 Level::Warning,
                 format_args!(
-                    "{} lanes stay in use until nginx is restarted: its keys are made for them",
-                    backend.name()
+                    "{} lanes stay in use until nginx is restarted: its keys are prepared for them",
+                    used.name()
                 ),
             );
         }
     }
-    slipstream_openssl::set_backend(Some(backend));
+    slipstream_openssl::set_accelerators(Some(Accelerators {
+        backend,
+        has_device: conf.device.is_some(),
+    }));
     load_provider()?;
     prefer_provider(true);
     let mut keys = 0;
@@ -195,49 +213,77 @@ unsafe fn prepare(
         }
     }
     metrics::share();
-    let costs = costs(backend, conf.policy)?;
-    if conf.ahead > 0 {
-        ahead::prepare(backend);
+    let measured = measure(backend, conf.flush)?;
+    if let Some(backend) = backend
+        && conf.ahead > 0
+    {
+        precomputed::prepare_tables(backend);
     }
-    let least: Vec<String> = Kind::ALL
-        .into_iter()
-        .filter_map(|kind| {
-            let least = costs.least(conf.policy, kind)?;
-            Some(format!("{least} for {}", kind.name()))
-        })
-        .collect();
-    let least = match least.as_slice() {
-        [] => "software is cheaper for everything".to_owned(),
-        least => format!("operations that make a batch: {}", least.join(", ")),
+    let accelerators = match backend {
+        Some(backend) => format!(
+            "{} lanes, {keys} keys, {}",
+            backend.name(),
+            batches(backend, &measured, conf.flush)
+        ),
+        None => format!("no lanes, {keys} keys, operations go to the device"),
     };
     // SAFETY: the cycle's log.
-    unsafe {
-        log::write(
-            (*cycle).log,
-            Level::Notice,
-            format_args!("{} lanes, {keys} keys, {least}", backend.name()),
-        );
-    }
+    unsafe { log::write((*cycle).log, Level::Notice, format_args!("{accelerators}")) };
     Ok(Prepared {
         backend,
-        costs,
+        measured,
         token,
     })
 }
 
-fn choose_backend(lanes: Lanes) -> Result<Backend, String> {
-    let (chosen, wanted) = match lanes {
-        Lanes::Auto => (Backend::detect(), Backend::Avx512),
-        Lanes::Only(backend) => (
+/// Describes the number of operations of each kind from which a batch is run.
+fn batches(backend: Backend, measured: &Measured, flush: FlushPolicy) -> String {
+    let scheduler = Scheduler {
+        flush,
+        software: measured.software,
+    };
+    let lanes = Lanes::new(lanes::Options {
+        backend,
+        costs: measured.lanes,
+        scheduler: scheduler.clone(),
+        has_batches: true,
+        precomputed: 0,
+    });
+    let least: Vec<String> = Kind::ALL
+        .into_iter()
+        .filter_map(|kind| {
+            let least = scheduler.least_batch(kind, &lanes)?;
+            Some(format!("{least} for {}", kind.name()))
+        })
+        .collect();
+    match least.as_slice() {
+        [] => "software is cheaper for everything".to_owned(),
+        least => format!("operations that make a batch: {}", least.join(", ")),
+    }
+}
+
+/// Returns the lanes that `conf` asks for. `None` if there are none and a device computes in their
+/// place.
+///
+/// # Errors
+/// The reason why there are none, if there is no device either.
+fn choose_backend(conf: &CoreConf) -> Result<Option<Backend>, String> {
+    let (chosen, wanted) = match conf.lanes {
+        directives::Lanes::Auto => (Backend::detect(), Backend::Avx512),
+        directives::Lanes::Only(backend) => (
             Some(backend).filter(|backend| backend.is_available()),
             backend,
         ),
-        Lanes::Off => return Err("\"lanes off\"".into()),
+        directives::Lanes::Off if conf.device.is_some() => return Ok(None),
+        directives::Lanes::Off => return Err("\"lanes off\"".into()),
     };
-    chosen.ok_or_else(|| {
+    // A device needs no lanes here, but lanes that were configured by name must be available.
+    let is_optional = conf.device.is_some() && conf.lanes == directives::Lanes::Auto;
+    if chosen.is_none() && !is_optional {
         let missing: Vec<&str> = wanted.missing().collect();
-        format!("this CPU lacks {}", missing.join(" and "))
-    })
+        return Err(format!("this CPU lacks {}", missing.join(" and ")));
+    }
+    Ok(chosen)
 }
 
 /// The backend for which this process has prepared keys, at first the chosen one. Keys are prepared
@@ -257,7 +303,7 @@ fn load_provider() -> Result<(), String> {
         if unsafe { EVP_default_properties_is_fips_enabled(std::ptr::null_mut()) } == 1 {
             return Err("OpenSSL is configured to use FIPS implementations only");
         }
-        // Where an administrator has left it out, it must not come in through us.
+        // If an administrator has left it out, it must not be loaded by this module.
         if !has_default_provider() {
             return Err("OpenSSL is configured without its default provider");
         }
@@ -306,12 +352,12 @@ fn prefer_provider(prefer: bool) {
     unsafe { EVP_set_default_properties(std::ptr::null_mut(), properties.as_ptr()) };
 }
 
-/// What operations cost on this machine, as far as `policy` asks; measured once for each backend.
-fn costs(backend: Backend, policy: Policy) -> Result<Costs, String> {
-    static MEASURED: Mutex<Vec<(Backend, Costs)>> = Mutex::new(Vec::new());
-    let mut measured = MEASURED.lock().expect("no panic while it is locked");
-    if let Some((_, costs)) = measured.iter().find(|(known, _)| *known == backend) {
-        return Ok(*costs);
+/// Measures operations on this machine, as far as `flush` asks, once for each backend.
+fn measure(backend: Option<Backend>, flush: FlushPolicy) -> Result<Measured, String> {
+    static MEASURED: Mutex<Vec<(Option<Backend>, Measured)>> = Mutex::new(Vec::new());
+    let mut all = MEASURED.lock().expect("no panic while it is locked");
+    if let Some((_, measured)) = all.iter().find(|(known, _)| *known == backend) {
+        return Ok(*measured);
     }
     if slipstream_openssl::software_cost(Kind::Rsa(Size::Rsa2048)).is_none() {
         // The provider that OpenSSL has loaded under our name cannot see the fibers of this module.
@@ -321,22 +367,21 @@ fn costs(backend: Backend, policy: Policy) -> Result<Costs, String> {
                 .into(),
         );
     }
-    if let Policy::AtLeast(_) = policy {
-        // No cost is looked at, only whether lanes offer the size: nginx need not wait until slow
-        // lanes have been measured.
-        return Ok(Costs {
-            batch: [Some(Duration::ZERO); Kind::COUNT],
-            ..Costs::default()
+    if let FlushPolicy::AtLeast(_) = flush {
+        // No decision depends on a cost: nginx need not wait until slow lanes have been measured.
+        return Ok(Measured {
+            lanes: backend.map_or_else(LaneCosts::default, LaneCosts::unknown),
+            ..Measured::default()
         });
     }
-    let costs = calibrate(backend, slipstream_openssl::software_cost);
-    measured.push((backend, costs));
-    Ok(costs)
+    let measured = calibrate(backend, slipstream_openssl::software_cost);
+    all.push((backend, measured));
+    Ok(measured)
 }
 
-/// Has the keys of a context imported into our provider now. PEM readers prefer the decoder's own
-/// key management, so without this the import happens in each worker, in its first handshake.
-/// Returns how many there are.
+/// Imports the keys of a context into our provider now. PEM readers prefer the decoder's own key
+/// management, so without this the import happens in each worker, in its first handshake. Returns
+/// the number of keys.
 ///
 /// # Safety
 /// `context` is valid.
@@ -367,7 +412,7 @@ unsafe fn bring_keys(context: *mut SSL_CTX) -> usize {
     keys
 }
 
-/// Whether our provider has the key management for `key`.
+/// Returns true if our provider has the key management for `key`.
 ///
 /// # Safety
 /// `key` is valid.
@@ -387,7 +432,7 @@ unsafe extern "C" {
     static ngx_http_ssl_module: ngx_module_t;
 }
 
-/// The TLS contexts of all http servers of `cycle`, and whether any server has `slipstream on`.
+/// Returns the TLS contexts of all http servers of `cycle`, and if any server has `slipstream on`.
 ///
 /// # Safety
 /// `cycle` is a cycle whose configuration has been read.
@@ -410,7 +455,7 @@ unsafe fn contexts_of_servers(cycle: *const ngx_cycle_t) -> Contexts {
         let servers = &(*core.cast::<ngx_http_core_main_conf_t>()).servers;
         for &server in servers.as_slice::<*mut ngx_http_core_srv_conf_t>() {
             let confs = (*(*server).ctx).srv_conf;
-            let ours = *confs.add(module::http_context_index());
+            let ours = *confs.add(index::http_context_index());
             contexts.any_enabled |= (*ours.cast::<ServerConf>()).is_enabled();
             let ssl = *confs.add((&raw const ngx_http_ssl_module.ctx_index).read());
             if ssl.is_null() {

@@ -1,10 +1,15 @@
 //! Dynamic module for a stock nginx: TLS handshakes of http listeners run on fibers, so that one
-//! worker has many private-key operations in flight, which are computed in lanes together.
+//! worker has many private-key operations in flight, which are computed in lanes together. It
+//! compresses responses, too, in parallel pipelines.
 //!
-//! Nothing of nginx is patched. In each worker the module replaces the handler of http listening
-//! sockets and wraps the function that waits for events; see [`handshake`] and [`poller`].
-//! The OpenSSL provider that finds the fiber is embedded and loaded before nginx reads its
-//! certificates; see [`keys`].
+//! Nothing of nginx is patched, and the module is no TLS stack: nginx and OpenSSL do everything but
+//! the computation. In each worker the module replaces the handler of http listening sockets and
+//! wraps the function that waits for events; see [`handshake`] and [`poller`]. The OpenSSL provider
+//! that finds the fiber is embedded, and loaded when a configuration has been read; see [`keys`].
+//!
+//! nginx finds the module's tables in [`module`], which uses everything else. [`process`] sets up a
+//! worker and installs the handlers; the state that they share is in [`worker`], which knows none
+//! of them.
 
 mod config;
 mod connection;
@@ -13,13 +18,18 @@ mod gate;
 mod gzip;
 mod handshake;
 mod hold;
+mod index;
 mod isolation;
 mod keys;
 mod log;
 mod metrics;
 mod module;
+mod nginx;
+mod notify;
 mod openssl;
 mod poller;
+mod process;
+mod retrieval;
 mod status;
 mod watch;
 mod worker;

@@ -1,14 +1,14 @@
 //! Counters of all workers, in memory that they share, so that any worker can answer for all.
 //!
-//! Each worker writes to a slot of its own, relaxed and without a lock. What a worker has counted
-//! when it exits is added to the totals of those that have gone.
+//! Each worker writes to a slot of its own, relaxed and without a lock. The counts of a worker
+//! that exits are added to the totals of those that have gone.
 
 use std::cell::RefCell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use slipstream_deflate::Totals as Compressed;
-use slipstream_lanes::LANES;
+use slipstream_compress::Totals as Compressed;
+use slipstream_offload::counters::BATCH_SIZE;
 use slipstream_offload::fiber::Fibers;
 use slipstream_offload::instance::Instance;
 use slipstream_offload::{Class, Kind, Reason};
@@ -16,7 +16,7 @@ use slipstream_offload::{Class, Kind, Reason};
 /// Events of handshakes, each a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A handshake has ended on a fiber, well.
+    /// A handshake has been completed on a fiber.
     Handshake,
     /// A connection was closed by nginx during its handshake.
     Closed,
@@ -30,28 +30,28 @@ pub(crate) enum Event {
 
 const EVENTS: usize = 5;
 
-/// What is counted of compressed responses.
+/// The counters of compressed responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compression {
     /// Responses.
     Responses,
     /// Bytes of their content.
     Content,
-    /// Bytes of what was sent for it.
+    /// Bytes of their compressed content.
     Output,
     /// Chunks that the device has compressed.
     DeviceChunks,
-    /// Chunks that the worker has compressed beside it.
+    /// Chunks that the worker has compressed and the device has not accepted before.
     OwnChunks,
-    /// Chunks that the device had taken, and the worker has compressed.
+    /// Chunks that the device had accepted and lost, and that the worker has compressed.
     LostChunks,
 }
 
 const COMPRESSIONS: usize = 6;
 
-/// Where each figure stands in a slot.
+/// The place of each figure in a slot.
 pub(crate) mod layout {
-    use super::{COMPRESSIONS, Class, EVENTS, Kind, LANES, Reason};
+    use super::{BATCH_SIZE, COMPRESSIONS, Class, EVENTS, Kind, Reason};
 
     pub(crate) const EVENT: usize = 0;
     pub(crate) const SUBMITTED: usize = EVENT + EVENTS;
@@ -62,9 +62,9 @@ pub(crate) mod layout {
     pub(crate) const INEFFECTIVE_POLLS: usize = POLLS + 1;
     pub(crate) const RETRIED: usize = INEFFECTIVE_POLLS + 1;
     pub(crate) const ORPHANS: usize = RETRIED + 1;
-    pub(crate) const TAKEN_AHEAD: usize = ORPHANS + 1;
-    pub(crate) const FILL: usize = TAKEN_AHEAD + 1;
-    pub(crate) const SOFTWARE: usize = FILL + LANES;
+    pub(crate) const PRECOMPUTED: usize = ORPHANS + 1;
+    pub(crate) const FILL: usize = PRECOMPUTED + 1;
+    pub(crate) const SOFTWARE: usize = FILL + BATCH_SIZE;
     pub(crate) const COMPRESSION: usize = SOFTWARE + Reason::ALL.len();
     /// From here on figures are gauges: they end with their worker.
     pub(crate) const IN_FLIGHT: usize = COMPRESSION + COMPRESSIONS;
@@ -170,7 +170,7 @@ impl Metrics {
         }
     }
 
-    /// Counts an event; returns whether it is the first of its kind.
+    /// Counts an event. Returns true if it is the first of its kind.
     pub(crate) fn count(&self, event: Event) -> bool {
         let count = {
             let mut events = self.events.borrow_mut();
@@ -227,7 +227,7 @@ impl Metrics {
         slot.set(layout::INEFFECTIVE_POLLS, counters.ineffective_polls);
         slot.set(layout::RETRIED, counters.retried);
         slot.set(layout::ORPHANS, counters.orphans);
-        slot.set(layout::TAKEN_AHEAD, counters.taken_ahead);
+        slot.set(layout::PRECOMPUTED, counters.precomputed());
         for (index, count) in counters.fill.iter().enumerate() {
             slot.set(layout::FILL + index, *count);
         }
@@ -244,7 +244,7 @@ impl Metrics {
         slot.set(layout::STACKS, fibers.stacks() as u64);
     }
 
-    /// Gives the slot back; what was counted stays in the totals.
+    /// Gives the slot back; its counts stay in the totals.
     pub(crate) fn retire(&self) {
         if let (Some(slot), Some(region)) = (self.slot, region()) {
             slot.fold_into(&region.gone);
@@ -289,8 +289,8 @@ fn region() -> Option<&'static Region> {
 }
 
 fn is_alive(process: i32) -> bool {
-    // SAFETY: signal 0 only asks whether the process exists.
+    // SAFETY: signal 0 only asks if the process exists.
     let sent = unsafe { libc::kill(process, 0) } == 0;
-    // A worker may not signal one of another user; that it exists is what counts.
+    // A worker may not signal one of another user, but the error shows that it exists.
     sent || std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
 }

@@ -48,8 +48,8 @@ unsafe fn set_current_cert(context: *mut SSL_CTX, which: u32) -> c_long {
     }
 }
 
-/// Calls `f` with the private key of each certificate of `context`, until it fails. The key's certificate is the current
-/// one meanwhile; afterwards the first one is again.
+/// Calls `f` with the private key of each certificate of `context`, until it fails. The key's
+/// certificate is the current one meanwhile; afterwards the first one is again.
 ///
 /// # Errors
 /// That of `f`.
@@ -61,7 +61,8 @@ pub(crate) unsafe fn each_private_key<E>(
     mut f: impl FnMut(*mut EVP_PKEY) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut result = Ok(());
-    // SAFETY: by the caller's promise; a certificate is made the current one before its key is asked for.
+    // SAFETY: by the caller's promise; a certificate is made the current one before its key is
+    // asked for.
     unsafe {
         let mut more = set_current_cert(context, SSL_CERT_SET_FIRST);
         while more == 1 && result.is_ok() {

@@ -1,7 +1,6 @@
 //! `slipstream_status`: the figures of all workers in the Prometheus text format, version 0.0.4.
 
 use std::ffi::{c_char, c_void};
-use std::fmt::{Display, Write};
 use std::ptr;
 
 use nginx_sys::{
@@ -10,11 +9,12 @@ use nginx_sys::{
     ngx_http_core_loc_conf_t, ngx_http_core_module, ngx_http_discard_request_body,
     ngx_http_output_filter, ngx_http_request_t, ngx_http_send_header, ngx_int_t,
 };
-use slipstream_lanes::LANES;
+use slipstream_metrics::{Page, Type};
+use slipstream_offload::counters::BATCH_SIZE;
 use slipstream_offload::{Class, Kind, Reason};
 
 use crate::metrics::{self, Compression, Event, Totals, layout};
-use crate::module::static_str;
+use crate::nginx::static_str;
 use crate::worker::worker;
 
 pub(crate) unsafe extern "C" fn set_handler(
@@ -75,201 +75,156 @@ unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_int_t {
 }
 
 fn render(totals: &Totals) -> String {
-    let mut page = Page::default();
+    let mut page = Page::new("slipstream_");
     let figure = |index: usize| totals.figures[index];
     let event = |event: Event| figure(layout::EVENT + event as usize);
     let compression = |which: Compression| figure(layout::COMPRESSION + which as usize);
 
-    page.family("workers", "gauge", "Workers that take part.");
-    page.sample("workers", None, totals.workers);
+    page.gauge("workers", "Workers that take part.", totals.workers);
 
-    page.family(
+    let mut family = page.family(
         "in_flight",
-        "gauge",
+        Type::Gauge,
         "Operations submitted and not answered.",
     );
     for class in Class::ALL {
         let label = ("class", class.name());
-        page.sample(
-            "in_flight",
-            Some(label),
-            figure(layout::IN_FLIGHT + class.index()),
-        );
+        family.sample(&[label], figure(layout::IN_FLIGHT + class.index()));
     }
 
-    page.family("operations_total", "counter", "Operations submitted.");
+    let mut family = page.family("operations_total", Type::Counter, "Operations submitted.");
     for kind in Kind::ALL {
         let label = ("operation", kind.name());
         let count = figure(layout::SUBMITTED + kind.index());
-        page.sample("operations_total", Some(label), count);
+        family.sample(&[label], count);
     }
 
-    page.family(
+    let mut family = page.family(
         "lane_operations_total",
-        "counter",
+        Type::Counter,
         "Operations computed in lanes.",
     );
     for kind in Kind::ALL {
         let label = ("operation", kind.name());
         let count = figure(layout::LANE_OPERATIONS + kind.index());
-        page.sample("lane_operations_total", Some(label), count);
+        family.sample(&[label], count);
     }
 
     let help = "Operations computed by the device.";
-    page.family("device_operations_total", "counter", help);
+    let mut family = page.family("device_operations_total", Type::Counter, help);
     for kind in Kind::ALL {
         let label = ("operation", kind.name());
         let count = figure(layout::DEVICE_OPERATIONS + kind.index());
-        page.sample("device_operations_total", Some(label), count);
+        family.sample(&[label], count);
     }
 
     let help = "Operations for which the accelerator had no room at first.";
-    page.family("retried_total", "counter", help);
-    page.sample("retried_total", None, figure(layout::RETRIED));
+    page.counter("retried_total", help, figure(layout::RETRIED));
 
     let help = "How often the accelerator was polled.";
-    page.family("polls_total", "counter", help);
-    page.sample("polls_total", None, figure(layout::POLLS));
+    page.counter("polls_total", help, figure(layout::POLLS));
 
     let help = "Polls that brought nothing although operations were in flight.";
-    page.family("ineffective_polls_total", "counter", help);
-    page.sample(
+    page.counter(
         "ineffective_polls_total",
-        None,
+        help,
         figure(layout::INEFFECTIVE_POLLS),
     );
 
-    page.family("batches_total", "counter", "Batches computed in lanes.");
-    page.sample("batches_total", None, figure(layout::BATCHES));
+    page.counter(
+        "batches_total",
+        "Batches computed in lanes.",
+        figure(layout::BATCHES),
+    );
 
-    page.family(
+    let mut family = page.family(
         "batches_by_fill_total",
-        "counter",
+        Type::Counter,
         "Batches by the number of live lanes.",
     );
-    for live in 1..=LANES {
+    for live in 1..=BATCH_SIZE {
         let fill = figure(layout::FILL + live - 1);
-        page.sample(
-            "batches_by_fill_total",
-            Some(("lanes", &live.to_string())),
-            fill,
-        );
+        family.sample(&[("lanes", &live.to_string())], fill);
     }
 
     let help = "Operations left to OpenSSL's own software, by reason.";
-    page.family("software_operations_total", "counter", help);
+    let mut family = page.family("software_operations_total", Type::Counter, help);
     for reason in Reason::ALL {
         let label = ("reason", reason.name());
         let count = figure(layout::SOFTWARE + reason.index());
-        page.sample("software_operations_total", Some(label), count);
+        family.sample(&[label], count);
     }
 
-    page.family("fibers", "gauge", "Handshakes that are paused on a fiber.");
-    page.sample("fibers", None, figure(layout::FIBERS));
+    page.gauge(
+        "fibers",
+        "Handshakes that are paused on a fiber.",
+        figure(layout::FIBERS),
+    );
 
-    page.family(
+    page.gauge(
         "fiber_stacks",
-        "gauge",
         "Stacks of fibers, in use or pooled.",
+        figure(layout::STACKS),
     );
-    page.sample("fiber_stacks", None, figure(layout::STACKS));
 
-    page.family(
+    page.counter(
         "handshakes_total",
-        "counter",
         "Handshakes completed on fibers.",
+        event(Event::Handshake),
     );
-    page.sample("handshakes_total", None, event(Event::Handshake));
 
     let help = "Connections closed during their handshake.";
-    page.family("closed_handshakes_total", "counter", help);
-    page.sample("closed_handshakes_total", None, event(Event::Closed));
+    page.counter("closed_handshakes_total", help, event(Event::Closed));
 
     let help = "Operations whose connection went away while they were in flight.";
-    page.family("orphans_total", "counter", help);
-    page.sample(
+    page.counter(
         "orphans_total",
-        None,
+        help,
         figure(layout::ORPHANS) + event(Event::Late),
     );
 
     let help = "Key pairs and nonces that were made ahead and then used.";
-    page.family("ahead_used_total", "counter", help);
-    page.sample("ahead_used_total", None, figure(layout::TAKEN_AHEAD));
+    page.counter("ahead_used_total", help, figure(layout::PRECOMPUTED));
 
     let help = "Handshakes served as without the module, by reason.";
-    page.family("fallbacks_total", "counter", help);
+    let mut family = page.family("fallbacks_total", Type::Counter, help);
     for (reason, which) in [
         ("out_of_fibers", Event::OutOfFibers),
         ("nested", Event::Nested),
     ] {
-        page.sample("fallbacks_total", Some(("reason", reason)), event(which));
+        family.sample(&[("reason", reason)], event(which));
     }
 
     let help = "Responses compressed.";
-    page.family("compressed_responses_total", "counter", help);
-    page.sample(
+    page.counter(
         "compressed_responses_total",
-        None,
+        help,
         compression(Compression::Responses),
     );
 
     let help = "Bytes of the content of compressed responses.";
-    page.family("compressed_content_bytes_total", "counter", help);
-    page.sample(
+    page.counter(
         "compressed_content_bytes_total",
-        None,
+        help,
         compression(Compression::Content),
     );
 
     let help = "Bytes that compressed responses have become.";
-    page.family("compressed_output_bytes_total", "counter", help);
-    page.sample(
+    page.counter(
         "compressed_output_bytes_total",
-        None,
+        help,
         compression(Compression::Output),
     );
 
     let help =
         "Chunks of content, by who has compressed them. Lost ones the device had taken before.";
-    page.family("compressed_chunks_total", "counter", help);
+    let mut family = page.family("compressed_chunks_total", Type::Counter, help);
     for (by, which) in [
         ("device", Compression::DeviceChunks),
         ("worker", Compression::OwnChunks),
         ("worker_after_loss", Compression::LostChunks),
     ] {
-        page.sample(
-            "compressed_chunks_total",
-            Some(("by", by)),
-            compression(which),
-        );
+        family.sample(&[("by", by)], compression(which));
     }
-    page.text
-}
-
-#[derive(Default)]
-struct Page {
-    text: String,
-}
-
-impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        self.line(format_args!("# HELP slipstream_{name} {help}"));
-        self.line(format_args!("# TYPE slipstream_{name} {kind}"));
-    }
-
-    fn sample(&mut self, name: &str, label: Option<(&str, &str)>, value: u64) {
-        match label {
-            Some((key, label)) => {
-                self.line(format_args!(
-                    "slipstream_{name}{{{key}=\"{label}\"}} {value}"
-                ));
-            }
-            None => self.line(format_args!("slipstream_{name} {value}")),
-        }
-    }
-
-    fn line(&mut self, line: impl Display) {
-        writeln!(self.text, "{line}").expect("writing to a string does not fail");
-    }
+    page.finish()
 }

@@ -27,7 +27,8 @@ pub(crate) enum Edge {
 }
 
 impl Watch {
-    /// Calls `handler` when `descriptor` is readable, as long as the worker lives. `None` if the kernel refuses it.
+    /// Calls `handler` when `descriptor` is readable, as long as the worker lives. `None` if the
+    /// kernel refuses it.
     pub(crate) fn add(
         descriptor: &'static OwnedFd,
         edge: Edge,
@@ -39,8 +40,8 @@ impl Watch {
         let zeroed: Watch = unsafe { std::mem::zeroed() };
         // Never freed: nginx's events refer to it.
         let watch = Box::into_raw(Box::new(zeroed));
-        // SAFETY: just allocated, and only this pointer refers to it. nginx passes what it finds in `data` of an event
-        // on as a connection, and asks it for both of its events.
+        // SAFETY: just allocated, and only this pointer refers to it. nginx passes what it finds in
+        // `data` of an event on as a connection, and asks it for both of its events.
         unsafe {
             (*watch).tag = tag;
             (*watch).connection.fd = descriptor.as_raw_fd();

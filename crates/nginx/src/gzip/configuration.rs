@@ -1,4 +1,4 @@
-//! The configuration of a location, and how it is inherited.
+//! The configuration of a location, and its inheritance.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -8,14 +8,13 @@ use nginx_sys::{
     ngx_cycle_t, ngx_flag_t, ngx_hash_t, ngx_http_conf_ctx_t, ngx_http_html_default_types,
     ngx_http_merge_types, ngx_http_module, ngx_int_t, ngx_pcalloc, ngx_uint_t,
 };
-use slipstream_deflate::{Coding, Method, Mode, Place, Settings};
+use slipstream_compress::{CODECS, Codec, GZIP, Method, Mode, Offload, Settings};
 
-use super::Needs;
-use super::directives::{ASYNCHRONOUS, DEVICE, FAILOVER, PIPELINED, SOFTWARE};
-use crate::config::CONF_ERROR;
-use crate::{log, module};
+use super::needs::Needs;
+use crate::nginx::CONF_ERROR;
+use crate::{index, log};
 
-/// What the directives of a location set. nginx's own functions write to most of it.
+/// The settings of a location. nginx's own functions write most of them.
 #[repr(C)]
 pub(crate) struct Location {
     pub(super) enabled: ngx_flag_t,
@@ -24,8 +23,8 @@ pub(crate) struct Location {
     pub(super) types: ngx_hash_t,
     pub(super) types_keys: *mut ngx_array_t,
     pub(super) min_length: usize,
-    pub(super) level: ngx_int_t,
-    pub(super) zstd_level: ngx_int_t,
+    /// The level of each codec, in the order of [`CODECS`].
+    pub(super) levels: [ngx_int_t; CODECS.len()],
     pub(super) http_version: ngx_uint_t,
     pub(super) proxied: ngx_uint_t,
     /// Regular expressions for `User-Agent`.
@@ -36,31 +35,40 @@ pub(crate) struct Location {
     pub(super) threshold: usize,
     pub(super) offload: ngx_uint_t,
     pub(super) mode: ngx_uint_t,
-    pub(super) codings: Codings,
+    pub(super) codecs: Offered,
 }
 
-/// Content codings that are offered, the preferred first.
+/// Values of `slipstream_gzip_offload`.
+pub(super) const SOFTWARE: ngx_uint_t = 0;
+pub(super) const FAILOVER: ngx_uint_t = 1;
+pub(super) const DEVICE: ngx_uint_t = 2;
+
+/// Values of `slipstream_gzip_mode`.
+pub(super) const ASYNCHRONOUS: ngx_uint_t = 0;
+pub(super) const PIPELINED: ngx_uint_t = 1;
+
+/// Codecs that are offered to clients, the preferred first.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Codings {
-    list: [Coding; Coding::ALL.len()],
+pub(super) struct Offered {
+    list: [&'static dyn Codec; CODECS.len()],
     count: usize,
 }
 
-impl Codings {
-    const UNSET: Codings = Codings {
-        list: [Coding::Deflate; Coding::ALL.len()],
+impl Offered {
+    const UNSET: Offered = Offered {
+        list: [GZIP; CODECS.len()],
         count: 0,
     };
 
-    pub(super) fn as_slice(&self) -> &[Coding] {
+    pub(super) fn as_slice(&self) -> &[&'static dyn Codec] {
         &self.list[..self.count]
     }
 
-    /// Returns false if it is there already.
-    pub(super) fn add(&mut self, coding: Coding) -> bool {
-        let is_new = !self.as_slice().contains(&coding);
+    /// Adds a codec. Returns false if it was offered already.
+    pub(super) fn add(&mut self, codec: &'static dyn Codec) -> bool {
+        let is_new = !self.as_slice().contains(&codec);
         if is_new {
-            self.list[self.count] = coding;
+            self.list[self.count] = codec;
             self.count += 1;
         }
         is_new
@@ -68,23 +76,20 @@ impl Codings {
 }
 
 impl Location {
-    /// How responses of this location are compressed with `coding`.
-    pub(super) fn settings(&self, coding: Coding) -> Settings {
-        let level = match coding {
-            Coding::Deflate => self.level,
-            Coding::Zstd => self.zstd_level,
-        };
+    /// The settings of sessions of this location that compress by `codec`.
+    pub(super) fn settings(&self, codec: &'static dyn Codec) -> Settings {
+        let index = index_of(codec);
         Settings {
-            method: Method::new(coding, level as u8)
+            method: Method::new(codec, self.levels[index] as u8)
                 .expect("levels are checked when they are read"),
             chunk_bytes: self.chunk_size,
             stream_bytes: self.stream_size,
             threshold: self.threshold,
             block_bytes: self.buffers.size,
-            place: match self.offload {
-                SOFTWARE => Place::Software,
-                DEVICE => Place::Device,
-                _ => Place::Failover,
+            offload: match self.offload {
+                SOFTWARE => Offload::Software,
+                DEVICE => Offload::Device,
+                _ => Offload::Failover,
             },
             mode: match self.mode {
                 PIPELINED => Mode::Pipelined,
@@ -94,24 +99,39 @@ impl Location {
     }
 }
 
-/// What is known of all locations together.
+/// The index of `codec` in [`CODECS`].
+pub(super) fn index_of(codec: &'static dyn Codec) -> usize {
+    let index = CODECS.iter().position(|known| *known == codec);
+    index.expect("only codecs of the table are configured")
+}
+
+/// The needs of the configuration of `cycle`.
+///
+/// # Safety
+/// `cycle` is a cycle of nginx whose configuration has been read.
+pub(crate) unsafe fn needs(cycle: *const ngx_cycle_t) -> Needs {
+    // SAFETY: by the caller's promise.
+    unsafe { Main::of_cycle(cycle) }.map_or(Needs::default(), |main| main.needs)
+}
+
+/// The needs of all locations together.
 #[derive(Default)]
-pub(crate) struct Main {
-    pub(super) needs: Needs,
+struct Main {
+    needs: Needs,
 }
 
 impl Main {
     /// # Safety
-    /// As for [`super::needs`].
-    pub(super) unsafe fn of_cycle<'a>(cycle: *const ngx_cycle_t) -> Option<&'a Main> {
-        // SAFETY: by the caller's promise; a configuration without an http block has no http context, and with one the
-        // context has an entry for each http module.
+    /// As for [`needs`].
+    unsafe fn of_cycle<'a>(cycle: *const ngx_cycle_t) -> Option<&'a Main> {
+        // SAFETY: by the caller's promise; a configuration without an http block has no http
+        // context, and with one the context has an entry for each http module.
         unsafe {
             let http = *(*cycle)
                 .conf_ctx
                 .add((&raw const ngx_http_module.index).read());
             let http = http.cast::<ngx_http_conf_ctx_t>().as_ref()?;
-            let main = *http.main_conf.add(module::gzip_context_index());
+            let main = *http.main_conf.add(index::gzip_context_index());
             main.cast::<Main>().as_ref()
         }
     }
@@ -133,7 +153,8 @@ pub(crate) unsafe extern "C" fn create_main(cf: *mut ngx_conf_t) -> *mut c_void 
 }
 
 pub(crate) unsafe extern "C" fn create_location(cf: *mut ngx_conf_t) -> *mut c_void {
-    // SAFETY: as above. What a pool gives is aligned for any of nginx's own types, of which this is made.
+    // SAFETY: as above. Memory from a pool is aligned for any of nginx's own types, of which this
+    // is made.
     unsafe {
         let location = ngx_pcalloc((*cf).pool, size_of::<Location>()).cast::<Location>();
         if !location.is_null() {
@@ -147,8 +168,7 @@ pub(crate) unsafe extern "C" fn create_location(cf: *mut ngx_conf_t) -> *mut c_v
                 },
                 types_keys: ptr::null_mut(),
                 min_length: UNSET_SIZE,
-                level: UNSET,
-                zstd_level: UNSET,
+                levels: [UNSET; CODECS.len()],
                 http_version: UNSET_SIZE,
                 proxied: 0,
                 disable: UNSET_POINTER,
@@ -158,7 +178,7 @@ pub(crate) unsafe extern "C" fn create_location(cf: *mut ngx_conf_t) -> *mut c_v
                 threshold: UNSET_SIZE,
                 offload: UNSET_SIZE,
                 mode: UNSET_SIZE,
-                codings: Codings::UNSET,
+                codecs: Offered::UNSET,
             });
         }
         location.cast()
@@ -177,7 +197,6 @@ pub(crate) unsafe extern "C" fn merge_location(
             &mut *child.cast::<Location>(),
         )
     };
-    let default = Coding::Deflate;
     inherit(&mut child.enabled, parent.enabled, UNSET, 0);
     inherit(&mut child.vary, parent.vary, UNSET, 0);
     if child.buffers.num == 0 {
@@ -190,8 +209,14 @@ pub(crate) unsafe extern "C" fn merge_location(
         };
     }
     inherit(&mut child.min_length, parent.min_length, UNSET_SIZE, 20);
-    inherit(&mut child.level, parent.level, UNSET, 1);
-    inherit(&mut child.zstd_level, parent.zstd_level, UNSET, 1);
+    for (index, codec) in CODECS.iter().enumerate() {
+        inherit(
+            &mut child.levels[index],
+            parent.levels[index],
+            UNSET,
+            codec.default_level().into(),
+        );
+    }
     inherit(
         &mut child.http_version,
         parent.http_version,
@@ -226,13 +251,14 @@ pub(crate) unsafe extern "C" fn merge_location(
     );
     inherit(&mut child.offload, parent.offload, UNSET_SIZE, FAILOVER);
     inherit(&mut child.mode, parent.mode, UNSET_SIZE, ASYNCHRONOUS);
-    if child.codings.count == 0 {
-        child.codings = parent.codings;
+    if child.codecs.count == 0 {
+        child.codecs = parent.codecs;
     }
-    if child.codings.count == 0 {
-        child.codings.add(default);
+    if child.codecs.count == 0 {
+        child.codecs.add(GZIP);
     }
-    // SAFETY: the fields are those that `ngx_http_types_slot` has written to, as in nginx's own modules.
+    // SAFETY: the fields are those that `ngx_http_types_slot` has written to, as in nginx's own
+    // modules.
     let merged = unsafe {
         ngx_http_merge_types(
             cf,
@@ -272,12 +298,15 @@ pub(crate) unsafe extern "C" fn merge_location(
     ptr::null_mut()
 }
 
-/// QWEB section 5.3.1 finds these the best for a card; so do we for an engine.
+/// Lengths of chunks and streams, in bytes. They are the best for a card (QWEB, section 5.3.1), and
+/// for an engine.
 const CHUNK: usize = 64 * 1024;
 const STREAM: usize = 256 * 1024;
 
-/// Handing a chunk over costs the worker less than compressing it from 512 bytes on (`slipstream bench compress --engine`), but there
-/// is little to be gained by content of so few packets. Under load pages of 5 KB are served 1.6 times as fast with it at 4 KB.
+/// Shorter responses are compressed by the worker, in bytes. From 512 bytes on, submitting a chunk
+/// costs the worker less than compressing it (`slipstream bench compress --engine`), but content of
+/// so few packets gains little. Under load pages of 5 KB are served 1.6 times as fast with a
+/// threshold of 4 KB.
 const THRESHOLD: usize = 4 * 1024;
 
 fn inherit<T: Copy + PartialEq>(child: &mut T, parent: T, unset: T, default: T) {
@@ -289,9 +318,10 @@ fn inherit<T: Copy + PartialEq>(child: &mut T, parent: T, unset: T, default: T) 
 /// # Safety
 /// `cf` is a configuration being read, in an http context.
 unsafe fn main_of<'a>(cf: *mut ngx_conf_t) -> &'a mut Main {
-    // SAFETY: by the caller's promise the context has an entry for each http module; ours was made by `create_main`.
+    // SAFETY: by the caller's promise the context has an entry for each http module; ours was made
+    // by `create_main`.
     unsafe {
         let http = (*cf).ctx.cast::<ngx_http_conf_ctx_t>();
-        &mut *(*(*http).main_conf.add(module::gzip_context_index())).cast::<Main>()
+        &mut *(*(*http).main_conf.add(index::gzip_context_index())).cast::<Main>()
     }
 }

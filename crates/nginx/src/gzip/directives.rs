@@ -1,4 +1,4 @@
-//! The directives, as those of nginx's own gzip filter where it has them.
+//! The directives. A directive that nginx's own gzip filter has as well means the same.
 
 use std::ffi::{c_char, c_void};
 use std::mem::offset_of;
@@ -17,21 +17,13 @@ use nginx_sys::{
     ngx_conf_t, ngx_http_html_default_types, ngx_http_types_slot, ngx_int_t, ngx_regex_compile,
     ngx_regex_compile_t, ngx_regex_elt_t, ngx_str_t, ngx_uint_t,
 };
-use slipstream_deflate::Coding;
+use slipstream_compress::{CODECS, codec};
 
-use super::configuration::Location;
-use crate::config::CONF_ERROR;
+use super::configuration::{
+    ASYNCHRONOUS, DEVICE, FAILOVER, Location, PIPELINED, SOFTWARE, index_of,
+};
 use crate::log;
-use crate::module::static_str;
-
-/// `slipstream_gzip_offload`.
-pub(super) const SOFTWARE: ngx_uint_t = 0;
-pub(super) const FAILOVER: ngx_uint_t = 1;
-pub(super) const DEVICE: ngx_uint_t = 2;
-
-/// `slipstream_gzip_mode`.
-pub(super) const ASYNCHRONOUS: ngx_uint_t = 0;
-pub(super) const PIPELINED: ngx_uint_t = 1;
+use crate::nginx::{CONF_ERROR, static_str};
 
 pub(crate) static mut COMMANDS: [ngx_command_t; 17] = [
     ngx_command_t {
@@ -53,15 +45,11 @@ pub(crate) static mut COMMANDS: [ngx_command_t; 17] = [
         ..named("slipstream_gzip_min_length\0")
     },
     ngx_command_t {
-        set: Some(ngx_conf_set_num_slot),
-        offset: offset_of!(Location, level),
-        post: (&raw mut LEVELS).cast(),
+        set: Some(set_level),
         ..named("slipstream_gzip_comp_level\0")
     },
     ngx_command_t {
-        set: Some(ngx_conf_set_num_slot),
-        offset: offset_of!(Location, zstd_level),
-        post: (&raw mut ZSTD_LEVELS).cast(),
+        set: Some(set_level),
         ..named("slipstream_zstd_comp_level\0")
     },
     ngx_command_t {
@@ -145,18 +133,6 @@ const fn named(name: &'static str) -> ngx_command_t {
     }
 }
 
-static mut LEVELS: ngx_conf_num_bounds_t = ngx_conf_num_bounds_t {
-    post_handler: Some(ngx_conf_check_num_bounds),
-    low: 1,
-    high: 9,
-};
-
-static mut ZSTD_LEVELS: ngx_conf_num_bounds_t = ngx_conf_num_bounds_t {
-    post_handler: Some(ngx_conf_check_num_bounds),
-    low: 1,
-    high: 19,
-};
-
 /// Bounds for a size, which nginx has only for numbers.
 #[repr(C)]
 struct SizeBounds {
@@ -165,7 +141,7 @@ struct SizeBounds {
     most: usize,
 }
 
-// What a device's buffers can be.
+// The limits of a device's buffers.
 static mut CHUNK_SIZES: SizeBounds = SizeBounds {
     post: ngx_conf_post_t {
         post_handler: Some(check_size),
@@ -266,12 +242,45 @@ unsafe extern "C" fn check_size(
     CONF_ERROR
 }
 
+/// Sets the level of the codec that the directive names: `slipstream_CODEC_comp_level`.
+unsafe extern "C" fn set_level(
+    cf: *mut ngx_conf_t,
+    command: *mut ngx_command_t,
+    conf: *mut c_void,
+) -> *mut c_char {
+    // SAFETY: nginx passes a directive of `COMMANDS`, whose name is a string.
+    let name = unsafe { (*command).name.as_bytes() };
+    let codec = name
+        .strip_prefix(b"slipstream_")
+        .and_then(|name| name.strip_suffix(b"_comp_level"))
+        .and_then(codec::with_name)
+        .expect("a directive for levels names a codec");
+    let offset = index_of(codec) * size_of::<ngx_int_t>();
+    let levels = codec.levels();
+    let mut bounds = ngx_conf_num_bounds_t {
+        post_handler: Some(ngx_conf_check_num_bounds),
+        low: (*levels.start()).into(),
+        high: (*levels.end()).into(),
+    };
+    // SAFETY: nginx passes what `create_location` has made, with a level for each codec. nginx's
+    // function reads its directive and the bounds during the call.
+    unsafe {
+        let mut command = ngx_command_t {
+            offset: offset_of!(Location, levels) + offset,
+            post: (&raw mut bounds).cast(),
+            ..*command
+        };
+        ngx_conf_set_num_slot(cf, &raw mut command, conf)
+    }
+}
+
 unsafe extern "C" fn set_buffers(
     cf: *mut ngx_conf_t,
     command: *mut ngx_command_t,
     conf: *mut c_void,
 ) -> *mut c_char {
-    // SAFETY: nginx passes what `create_location` has made; the directive's offset is that of its buffers.
+    // SAFETY: nginx passes what `create_location` has made; the directive's offset is that of its
+    // buffers.
     unsafe {
         let result = ngx_conf_set_bufs_slot(cf, command, conf);
         let buffers = &(*conf.cast::<Location>()).buffers;
@@ -295,26 +304,27 @@ unsafe extern "C" fn set_codings(
     conf: *mut c_void,
 ) -> *mut c_char {
     // SAFETY: nginx passes what `create_location` has made.
-    let codings = unsafe { &mut (*conf.cast::<Location>()).codings };
-    if !codings.as_slice().is_empty() {
+    let offered = unsafe { &mut (*conf.cast::<Location>()).codecs };
+    if !offered.as_slice().is_empty() {
         return c"is duplicate".as_ptr().cast_mut();
     }
     // SAFETY: nginx passes the words of the directive in `args`.
     for word in unsafe { values(cf) } {
-        let coding = match word.as_bytes() {
-            b"gzip" => Some(Coding::Deflate),
-            b"zstd" => Some(Coding::Zstd),
-            _ => None,
-        };
-        if !coding.is_some_and(|coding| codings.add(coding)) {
+        let codec = codec::with_name(word.as_bytes());
+        if !codec.is_some_and(|codec| offered.add(codec)) {
             let word = String::from_utf8_lossy(word.as_bytes());
+            let names: Vec<_> = CODECS
+                .iter()
+                .map(|codec| format!("\"{}\"", codec.name()))
+                .collect();
+            let names = names.join(" or ");
             // SAFETY: nginx passes the configuration being read.
             unsafe {
                 log::configuration_error(
                     cf,
                     format_args!(
                         "invalid or repeated coding \"{word}\" in \"slipstream_gzip_codings\", it \
-                         must be \"gzip\" or \"zstd\""
+                         must be {names}"
                     ),
                 );
             }
@@ -324,14 +334,14 @@ unsafe extern "C" fn set_codings(
     ptr::null_mut()
 }
 
-/// As nginx's `gzip_disable`.
+/// Adds regular expressions, as nginx's `gzip_disable` does.
 unsafe extern "C" fn add_disabled(
     cf: *mut ngx_conf_t,
     _command: *mut ngx_command_t,
     conf: *mut c_void,
 ) -> *mut c_char {
-    // SAFETY: nginx passes what `create_location` has made, and a configuration with a pool, from which everything that is
-    // kept is allocated.
+    // SAFETY: nginx passes what `create_location` has made, and a configuration with a pool, from
+    // which everything that is kept is allocated.
     unsafe {
         let location = &mut *conf.cast::<Location>();
         if location.disable.addr() == usize::MAX {

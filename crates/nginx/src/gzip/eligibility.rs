@@ -1,4 +1,5 @@
-//! Whether a response is sent compressed, and how: the rules of nginx's own gzip filter, with RFC 9110's weights.
+//! The decision to compress a response, and the choice of a codec: the rules of nginx's own gzip
+//! filter, with the weights of RFC 9110.
 
 use nginx_sys::{
     NGX_DECLINED, NGX_HTTP_FORBIDDEN, NGX_HTTP_GZIP_PROXIED_ANY, NGX_HTTP_GZIP_PROXIED_AUTH,
@@ -8,28 +9,28 @@ use nginx_sys::{
     ngx_int_t, ngx_parse_http_time, ngx_regex_exec_array, ngx_table_elt_t, ngx_time, ngx_uint_t,
     time_t,
 };
-use slipstream_deflate::{Coding, negotiation};
+use slipstream_compress::{Codec, negotiation};
 
 use super::configuration::Location;
 use super::request::Request;
 
-/// What is to be done with a response.
+/// The decision on a response.
 pub(super) enum Verdict {
-    /// It is none that is compressed for anybody.
+    /// It is not compressed for any client.
     Pass,
-    /// It would be sent compressed to another client.
+    /// It is not compressed for this client, but may be for others.
     Vary,
-    /// It is compressed.
-    Compress(Coding),
+    /// It is compressed by this codec.
+    Compress(&'static dyn Codec),
 }
 
-/// What is to be done with the response to `request`, whose header is about to be sent.
+/// Decides on the response to `request`, whose header is about to be sent.
 pub(super) fn judge(request: Request, location: &Location) -> Verdict {
     if !is_compressible(request, location) {
         return Verdict::Pass;
     }
-    match coding(request, location) {
-        Some(coding) => Verdict::Compress(coding),
+    match codec(request, location) {
+        Some(codec) => Verdict::Compress(codec),
         None => Verdict::Vary,
     }
 }
@@ -54,26 +55,27 @@ fn is_compressible(request: Request, location: &Location) -> bool {
 }
 
 fn has_type(request: Request, location: &Location) -> bool {
-    // SAFETY: nginx's own function, with the request and a hash that `ngx_http_merge_types` has made, which it only reads.
+    // SAFETY: nginx's own function, with the request and a hash that `ngx_http_merge_types` has
+    // made, which it only reads.
     let found = unsafe {
         ngx_http_test_content_type(request.as_ptr(), (&raw const location.types).cast_mut())
     };
     !found.is_null()
 }
 
-fn coding(request: Request, location: &Location) -> Option<Coding> {
-    // What subrequests say becomes part of the response of their main request.
+fn codec(request: Request, location: &Location) -> Option<&'static dyn Codec> {
+    // The response to a subrequest becomes part of that to its main request.
     if !request.is_main() {
         return None;
     }
     let mut lines = request.headers_in(b"accept-encoding");
     let first = lines.next()?;
-    let coding = match lines.next() {
-        None => negotiation::choose(first, location.codings.as_slice()),
+    let codec = match lines.next() {
+        None => negotiation::choose(first, location.codecs.as_slice()),
         // Several lines are one list (RFC 9110, section 5.3).
         Some(second) => {
             let all: Vec<&[u8]> = [first, second].into_iter().chain(lines).collect();
-            negotiation::choose(&all.join(&b","[..]), location.codings.as_slice())
+            negotiation::choose(&all.join(&b","[..]), location.codecs.as_slice())
         }
     }?;
     let raw = request.raw();
@@ -81,10 +83,10 @@ fn coding(request: Request, location: &Location) -> Option<Coding> {
         || raw.http_version < location.http_version
         || !is_allowed_through_proxies(request, location)
         || is_disabled(request, location);
-    (!is_refused).then_some(coding)
+    (!is_refused).then_some(codec)
 }
 
-/// As `ngx_http_gzip_ok`, for a request that a proxy has passed on.
+/// Applies the rules of `ngx_http_gzip_ok` for a request that a proxy has forwarded.
 fn is_allowed_through_proxies(request: Request, location: &Location) -> bool {
     let raw = request.raw();
     let allows = |bit: u32| location.proxied & bit as ngx_uint_t != 0;
@@ -137,7 +139,7 @@ fn time(header: *const ngx_table_elt_t) -> Option<time_t> {
     (time != UNREADABLE).then_some(time)
 }
 
-/// Whether a value of `Cache-Control` has a directive, with or without an argument.
+/// Returns true if a value of `Cache-Control` has a directive, with or without an argument.
 fn has_directive(value: &[u8], name: &[u8]) -> bool {
     value.split(|byte| *byte == b',').any(|directive| {
         let mut parts = directive.split(|byte| *byte == b'=');
@@ -151,7 +153,8 @@ fn is_disabled(request: Request, location: &Location) -> bool {
     if location.disable.is_null() || user_agent.is_null() {
         return false;
     }
-    // SAFETY: an array of compiled expressions that `add_disabled` has made, and the value of a header of this request.
+    // SAFETY: an array of compiled expressions that `add_disabled` has made, and the value of a
+    // header of this request.
     let found = unsafe {
         ngx_regex_exec_array(
             location.disable,

@@ -1,4 +1,4 @@
-//! The filter: response headers and bodies on their way from nginx's handlers to the client.
+//! The filter of response headers and bodies between nginx's handlers and the client.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -10,14 +10,15 @@ use nginx_sys::{
     ngx_http_request_t, ngx_http_top_body_filter, ngx_http_top_header_filter, ngx_int_t,
     ngx_pool_cleanup_add,
 };
-use slipstream_deflate::{Coding, Session, Totals};
+use slipstream_compress::{Codec, Session, Totals};
+use slipstream_offload::JobToken;
 
 use super::eligibility::{self, Verdict};
 use super::headers;
-use super::jobs::{Job, with_context};
+use super::jobs::{self, Job, with_context};
 use super::output::Output;
 use super::request::Request;
-use crate::module::OutOfMemory;
+use crate::nginx::OutOfMemory;
 use crate::worker::worker;
 
 thread_local! {
@@ -25,12 +26,12 @@ thread_local! {
     static NEXT_BODY: Cell<ngx_http_output_body_filter_pt> = const { Cell::new(None) };
 }
 
-/// Puts the filter into nginx's chain of the configuration that has been read: nginx makes a new one with each.
+/// Adds the filter to nginx's chain, which nginx makes anew for each configuration that it reads.
 ///
 /// # Safety
 /// Called by nginx as the module's `postconfiguration`.
 pub(crate) unsafe extern "C" fn install(_cf: *mut ngx_conf_t) -> ngx_int_t {
-    // SAFETY: by the caller's promise nobody else reads or writes the top of the chain now.
+    // SAFETY: by the caller's promise no other code reads or writes the top of the chain now.
     unsafe {
         NEXT_HEADER.set((&raw const ngx_http_top_header_filter).read());
         NEXT_BODY.set((&raw const ngx_http_top_body_filter).read());
@@ -41,9 +42,9 @@ pub(crate) unsafe extern "C" fn install(_cf: *mut ngx_conf_t) -> ngx_int_t {
 }
 
 /// A response that is compressed.
-pub(super) struct Response {
+struct Response {
     request: Request,
-    /// Until all of its output has been passed on.
+    /// `None` once all of its output has been passed on.
     compression: Option<Compression>,
     /// Content that has not been taken.
     input: *mut ngx_chain_t,
@@ -51,14 +52,15 @@ pub(super) struct Response {
     totals: Rc<Cell<Totals>>,
 }
 
-/// What a request's context points to. Figures are read while the response is at work, so they are not part of it.
+/// The target of a request's context. Figures are read while the response is borrowed, so they are
+/// not part of it.
 pub(super) struct Entry {
     response: *mut Response,
     totals: Rc<Cell<Totals>>,
 }
 
 impl Entry {
-    /// What has gone in and come out so far.
+    /// The figures so far.
     pub(super) fn totals(&self) -> Totals {
         self.totals.get()
     }
@@ -67,12 +69,12 @@ impl Entry {
 struct Compression {
     session: Session,
     job: Job,
-    /// What has been written so far is to reach the client at once.
+    /// The content until now has to reach the client at once.
     is_flushing: bool,
 }
 
 impl Response {
-    /// No more is compressed.
+    /// Ends compression.
     fn end(&mut self) {
         self.count();
         if self.compression.take().is_some()
@@ -82,7 +84,7 @@ impl Response {
         }
     }
 
-    /// Notes what has gone in and come out so far.
+    /// Notes the figures so far.
     fn count(&self) {
         if let Some(compression) = &self.compression {
             self.totals.set(compression.session.totals());
@@ -98,7 +100,7 @@ unsafe extern "C" fn filter_header(request: *mut ngx_http_request_t) -> ngx_int_
     let prepared = match eligibility::judge(request, location) {
         Verdict::Pass => Ok(()),
         Verdict::Vary => headers::vary(request),
-        Verdict::Compress(coding) => headers::vary(request).and_then(|()| begin(request, coding)),
+        Verdict::Compress(codec) => headers::vary(request).and_then(|()| begin(request, codec)),
     };
     match prepared {
         Ok(()) => {
@@ -110,16 +112,16 @@ unsafe extern "C" fn filter_header(request: *mut ngx_http_request_t) -> ngx_int_
     }
 }
 
-fn begin(request: Request, coding: Coding) -> Result<(), OutOfMemory> {
+fn begin(request: Request, codec: &'static dyn Codec) -> Result<(), OutOfMemory> {
     let length = u64::try_from(request.raw().headers_out.content_length_n).ok();
-    let settings = request.location().settings(coding);
+    let settings = request.location().settings(codec);
     let pool = request.raw().pool;
     // SAFETY: the request's pool.
     let cleanup = unsafe { ngx_pool_cleanup_add(pool, 0) };
     if cleanup.is_null() {
         return Err(OutOfMemory);
     }
-    headers::encode(request, coding)?;
+    headers::encode(request, codec)?;
     if request.raw().method == NGX_HTTP_HEAD as usize {
         // There will be no body.
         return Ok(());
@@ -138,7 +140,7 @@ fn begin(request: Request, coding: Coding) -> Result<(), OutOfMemory> {
     unsafe {
         (*response).compression = Some(Compression {
             session,
-            job: Job::new(response),
+            job: Job::new(response.cast()),
             is_flushing: false,
         });
         (*cleanup).handler = Some(drop_response);
@@ -148,7 +150,7 @@ fn begin(request: Request, coding: Coding) -> Result<(), OutOfMemory> {
     Ok(())
 }
 
-/// The request ends, perhaps in the middle of its response: chunks that are in flight are orphaned.
+/// Drops a response when its request ends, perhaps in the middle: chunks in flight are orphaned.
 unsafe extern "C" fn drop_response(entry: *mut c_void) {
     // SAFETY: `begin` has registered it once, with what it has allocated.
     unsafe {
@@ -168,7 +170,7 @@ unsafe extern "C" fn filter_body(
     let Some(entry) = (unsafe { request.context().cast::<Entry>().as_ref() }) else {
         return pass(request, chain);
     };
-    // SAFETY: nobody else refers to it: no filter behind this one calls back into it.
+    // SAFETY: the only reference: no filter behind this one calls back into it.
     let response = unsafe { &mut *entry.response };
     if response.compression.is_none() || request.raw().header_only() != 0 {
         return pass(request, chain);
@@ -183,22 +185,46 @@ unsafe extern "C" fn filter_body(
         }
         request.set_buffered(true);
     }
-    response.go_on()
+    response.advance()
 }
 
-/// The device has answered something of `response`: takes it, and passes on what can be. Returns the request, which is to go
-/// on.
+/// Resumes the response of `job`. Returns false if it is a handshake's job.
+///
+/// The response may be gone, and its job another response's, which then finds no answer.
+pub(crate) fn resume(job: JobToken) -> bool {
+    let Some(response) = jobs::response(job) else {
+        return false;
+    };
+    if !response.is_null() {
+        // SAFETY: `begin` has given it to its job, which is dropped with it; no other reference
+        // exists between calls of nginx.
+        let request = unsafe { take_answers(response.cast::<Response>()) };
+        let connection = request.connection();
+        // SAFETY: the request's connection. Its handler resumes the request with the rest of its
+        // content, or with its end. Either may free the request, which is not used any more.
+        unsafe {
+            let write = (*connection).write;
+            if let Some(handler) = (*write).handler {
+                handler(write);
+            }
+        }
+    }
+    true
+}
+
+/// Takes answers of the device to chunks of `response`, and passes on the output that is ready.
+/// Returns the request, which is to be resumed.
 ///
 /// # Safety
-/// The response is there, and nobody refers to it.
-pub(super) unsafe fn resume(response: *mut Response) -> Request {
+/// The response exists, and no reference to it.
+unsafe fn take_answers(response: *mut Response) -> Request {
     // SAFETY: by the caller's promise.
     let response = unsafe { &mut *response };
     let request = response.request;
     if let Some(compression) = &mut response.compression {
         with_context(|context| compression.session.resume(context));
-        if response.go_on() == NGX_ERROR as ngx_int_t {
-            // Whoever writes next is told so.
+        if response.advance() == NGX_ERROR as ngx_int_t {
+            // The next write to the connection then fails.
             // SAFETY: a request's connection is valid as long as it is.
             unsafe { (*request.connection()).set_error(1) };
         }
@@ -207,8 +233,8 @@ pub(super) unsafe fn resume(response: *mut Response) -> Request {
 }
 
 impl Response {
-    /// Compresses what is there, and passes on what has been compressed, as far as either goes.
-    fn go_on(&mut self) -> ngx_int_t {
+    /// Compresses as much content, and passes on as much output, as possible now.
+    fn advance(&mut self) -> ngx_int_t {
         match self.pump() {
             Ok(()) => {}
             Err(Failed) => {
@@ -226,10 +252,10 @@ impl Response {
         };
         if let Some(worker) = worker() {
             worker.note_progress();
-            // The session may have seen answers that the worker was to be woken for.
-            worker.poller.disarm();
+            // The session may have taken the answers that would have woken the worker.
+            worker.retrieval.disarm();
             if is_waiting {
-                worker.poller.paused(worker);
+                worker.retrieval.paused(worker.active());
             }
         }
         match is_waiting || self.output.is_busy() || !self.input.is_null() {
@@ -243,7 +269,7 @@ impl Response {
             self.send(std::ptr::null_mut())?;
         }
         loop {
-            // As much as may be on its way is passed on together: each time may be a system call.
+            // All output that fits is passed on together: each call may be a system call.
             loop {
                 self.feed();
                 if !self.collect()? {
@@ -258,7 +284,7 @@ impl Response {
         }
     }
 
-    /// Writes content to the session as long as it takes any.
+    /// Writes content to the session while it takes any.
     fn feed(&mut self) {
         let Some(compression) = &mut self.compression else {
             return;
@@ -299,7 +325,7 @@ impl Response {
         }
     }
 
-    /// Behind the end of a response nothing is sent, whoever has added it.
+    /// Drops content behind the end of the response.
     fn drop_input(&mut self) {
         while let Some(buffer) = first_buffer(self.input) {
             buffer.pos = buffer.last;
@@ -307,7 +333,7 @@ impl Response {
         }
     }
 
-    /// Takes the blocks that are ready, as far as there may be more output on its way to the client. Returns whether there were any.
+    /// Takes the blocks that are ready while the output has room. Returns true if there were any.
     fn collect(&mut self) -> Result<bool, OutOfMemory> {
         let Some(compression) = &mut self.compression else {
             return Ok(false);
@@ -327,7 +353,7 @@ impl Response {
             self.end();
             self.request.set_buffered(false);
         } else if compression.is_flushing && has_room {
-            // Without this nginx would keep a little until more comes.
+            // Without a flush nginx would keep a short buffer until more output comes.
             let is_all = !session.is_waiting();
             if is_all || has_any {
                 self.output.mark_flush()?;
@@ -337,7 +363,7 @@ impl Response {
                 self.request.set_buffered(!self.input.is_null());
             }
         } else if has_any && !has_room {
-            // What nginx keeps, since it is too little to be sent, would leave no room for more.
+            // nginx keeps output that is too short to be sent, which would leave no room for more.
             self.output.mark_flush()?;
         }
         Ok(has_any)
@@ -356,21 +382,23 @@ impl Response {
 
 /// The first buffer of a response's input.
 fn first_buffer<'a>(input: *mut ngx_chain_t) -> Option<&'a mut ngx_buf_t> {
-    // SAFETY: the input was copied from what nginx has passed: its links are the response's, and its buffers valid until they
-    // have been taken. Nobody else looks at them meanwhile.
+    // SAFETY: the input was copied from the chains that nginx has passed: its links are the
+    // response's, and its buffers valid until they have been taken. No other code reads them
+    // meanwhile.
     unsafe { input.as_ref().map(|link| &mut *link.buf) }
 }
 
-/// What is left of a buffer, which is in memory, as the header filter has asked.
+/// The rest of a buffer. It is in memory, since the header filter has asked for that.
 fn content<'a>(buffer: &ngx_buf_t) -> &'a [u8] {
     match buffer.last.addr() - buffer.pos.addr() {
         0 => &[],
-        // SAFETY: the bytes between the two are the buffer's, and stay as they are until they have been taken.
+        // SAFETY: the bytes between the two are the buffer's, and stay as they are until they have
+        // been taken.
         length => unsafe { std::slice::from_raw_parts(buffer.pos, length) },
     }
 }
 
-/// The response cannot be completed.
+/// Error: the response cannot be completed.
 struct Failed;
 
 impl From<OutOfMemory> for Failed {

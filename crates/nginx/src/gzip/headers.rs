@@ -1,30 +1,26 @@
-//! What compressing changes in the header of a response.
+//! Changes in the header of a compressed response.
 
 use nginx_sys::{ngx_http_weak_etag, ngx_table_elt_t};
-use slipstream_deflate::Coding;
+use slipstream_compress::Codec;
 
 use super::request::Request;
-use crate::module::OutOfMemory;
+use crate::nginx::OutOfMemory;
 
-/// The response depends on `Accept-Encoding`, whether it is compressed or not.
+/// Adds the header that the response depends on `Accept-Encoding`, even if it is not compressed.
 pub(super) fn vary(request: Request) -> Result<(), OutOfMemory> {
     // nginx writes the header by itself where `gzip_vary` is on.
     if request.core_location().gzip_vary == 1 {
         request.raw_mut().set_gzip_vary(1);
     } else if request.location().vary == 1 {
-        request.add_header("Vary\0", "Accept-Encoding\0")?;
+        request.add_header("Vary", "Accept-Encoding")?;
     }
     Ok(())
 }
 
-/// The response is sent in `coding`: its length and its ranges are not known, and an entity tag is only that of
-/// equivalent content (RFC 9110, section 8.8.3).
-pub(super) fn encode(request: Request, coding: Coding) -> Result<(), OutOfMemory> {
-    let value = match coding {
-        Coding::Deflate => "gzip\0",
-        Coding::Zstd => "zstd\0",
-    };
-    let header = request.add_header("Content-Encoding\0", value)?;
+/// Sets the headers of a response in `codec`'s coding. Its length and its ranges are not known any
+/// more, and its entity tag becomes a weak one (RFC 9110, section 8.8.3).
+pub(super) fn encode(request: Request, codec: &'static dyn Codec) -> Result<(), OutOfMemory> {
+    let header = request.add_header("Content-Encoding", codec.name())?;
     let raw = request.raw_mut();
     let headers = &mut raw.headers_out;
     headers.content_encoding = header;

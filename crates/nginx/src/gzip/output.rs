@@ -1,37 +1,39 @@
-//! Blocks of output on their way to the client, as buffers of nginx.
+//! Blocks of output that are being sent to the client, as buffers of nginx.
 
 use std::collections::VecDeque;
 use std::ptr;
 
 use nginx_sys::{
-    ngx_alloc_chain_link, ngx_buf_t, ngx_buf_tag_t, ngx_bufs_t, ngx_chain_get_free_buf,
-    ngx_chain_t, ngx_chain_update_chains, ngx_pcalloc, ngx_pool_t,
+    ngx_alloc_chain_link, ngx_buf_t, ngx_bufs_t, ngx_chain_get_free_buf, ngx_chain_t,
+    ngx_chain_update_chains, ngx_pcalloc, ngx_pool_t,
 };
 
-use crate::module::{self, OutOfMemory};
+use crate::index;
+use crate::nginx::OutOfMemory;
 
-/// However short they are, no more blocks are on their way: each takes memory beside its bytes.
-const MOST_BLOCKS: usize = 64;
+/// The most blocks that are being sent, however short they are: each takes memory beside its bytes.
+const MAX_BLOCKS: usize = 64;
 
 /// The output of one response. Blocks are kept until they have been sent.
 pub(super) struct Output {
     pool: *mut ngx_pool_t,
-    /// How much may be on its way, and how long a block is likely to be, in bytes.
+    /// The most output that may be unsent, and the usual length of a block, in bytes.
     limit: usize,
     block_bytes: usize,
-    /// Buffers to be used again, and buffers that are on their way.
+    /// Buffers to be reused, and buffers that nginx has not sent.
     free: *mut ngx_chain_t,
     busy: *mut ngx_chain_t,
-    /// Blocks that nginx has not been given yet, first to last, and their length in bytes.
+    /// Buffers of blocks that nginx has not been given yet, first to last, and their length in
+    /// bytes.
     first: *mut ngx_chain_t,
     last: *mut ngx_chain_t,
     collected: usize,
-    /// What buffers on their way point to, in the order in which they are sent.
+    /// The blocks that buffers point to until nginx has sent them, in order.
     blocks: VecDeque<(*mut ngx_buf_t, Vec<u8>)>,
 }
 
 impl Output {
-    /// Output of a request with this pool, of which as much as `buffers` may be on its way.
+    /// Makes the output of a request with this pool. As much as `buffers` hold may be unsent.
     pub(super) fn new(pool: *mut ngx_pool_t, buffers: ngx_bufs_t) -> Self {
         Self {
             pool,
@@ -46,15 +48,15 @@ impl Output {
         }
     }
 
-    /// Whether nginx has buffers that it has not sent.
+    /// Returns true if nginx has buffers that it has not sent.
     pub(super) fn is_busy(&self) -> bool {
         !self.busy.is_null()
     }
 
-    /// Whether there may be more on its way.
+    /// Returns true if another block may be added.
     pub(super) fn has_room(&self) -> bool {
         let sum = self.collected + self.unsent();
-        sum == 0 || (sum + self.block_bytes <= self.limit && self.blocks.len() < MOST_BLOCKS)
+        sum == 0 || (sum + self.block_bytes <= self.limit && self.blocks.len() < MAX_BLOCKS)
     }
 
     fn unsent(&self) -> usize {
@@ -72,13 +74,14 @@ impl Output {
         if link.is_null() {
             return Err(OutOfMemory);
         }
-        // SAFETY: a link with a buffer that nobody else has, for which nginx itself starts with all zero bits.
+        // SAFETY: a link with a buffer that no other code refers to. nginx itself starts with all
+        // zero bits.
         let buffer = unsafe {
             (*link).buf.write(std::mem::zeroed());
             &mut *(*link).buf
         };
         let range = block.as_ptr_range();
-        buffer.tag = tag();
+        buffer.tag = index::gzip_tag();
         buffer.start = range.start.cast_mut();
         buffer.end = range.end.cast_mut();
         buffer.pos = buffer.start;
@@ -96,7 +99,7 @@ impl Output {
         Ok(())
     }
 
-    /// Has nginx send everything so far.
+    /// Tells nginx to send everything so far.
     pub(super) fn mark_flush(&mut self) -> Result<(), OutOfMemory> {
         self.last_buffer()?.set_flush(1);
         Ok(())
@@ -105,9 +108,9 @@ impl Output {
     /// The buffer that was added last, or a new one without content.
     fn last_buffer<'a>(&mut self) -> Result<&'a mut ngx_buf_t, OutOfMemory> {
         if self.last.is_null() {
-            // Without our tag, and never used again: nginx may keep a buffer without content behind content that it cannot
-            // send yet, while it counts as sent.
-            // SAFETY: the request's pool. A buffer of zero bits is what nginx itself starts with.
+            // Without our tag, and never used again: nginx may keep a buffer without content behind
+            // content that it cannot send yet, while it counts as sent. SAFETY: the request's pool.
+            // A buffer of zero bits is what nginx itself starts with.
             unsafe {
                 let link = ngx_alloc_chain_link(self.pool);
                 let buffer = ngx_pcalloc(self.pool, size_of::<ngx_buf_t>()).cast::<ngx_buf_t>();
@@ -123,7 +126,7 @@ impl Output {
     }
 
     fn append(&mut self, link: *mut ngx_chain_t) {
-        // SAFETY: links live as long as the pool; this one is nobody else's.
+        // SAFETY: links live as long as the pool; only this response refers to this one.
         unsafe {
             (*link).next = ptr::null_mut();
             if self.last.is_null() {
@@ -135,27 +138,29 @@ impl Output {
         self.last = link;
     }
 
-    /// What was added since it was last asked for, to be given to nginx; null if nothing was.
+    /// Takes the buffers that were added since the last call, to be passed to nginx. Null if there
+    /// are none.
     pub(super) fn take(&mut self) -> *mut ngx_chain_t {
         self.last = ptr::null_mut();
         self.collected = 0;
         std::mem::replace(&mut self.first, ptr::null_mut())
     }
 
-    /// nginx has been given `chain`: keeps account of what it has sent.
+    /// Drops the blocks that nginx has sent, after `chain` was passed to it.
     pub(super) fn sent(&mut self, mut chain: *mut ngx_chain_t) {
-        // SAFETY: the chains are this response's, and the buffers of `chain` have been passed to the next filter.
+        // SAFETY: the chains are this response's, and the buffers of `chain` have been passed to
+        // the next filter.
         unsafe {
             ngx_chain_update_chains(
                 self.pool,
                 &raw mut self.free,
                 &raw mut self.busy,
                 &raw mut chain,
-                tag(),
+                index::gzip_tag(),
             );
         }
         // SAFETY: buffers live as long as the pool.
-        let is_ours = |buffer: &*mut ngx_buf_t| unsafe { (**buffer).tag == tag() };
+        let is_ours = |buffer: &*mut ngx_buf_t| unsafe { (**buffer).tag == index::gzip_tag() };
         let first = links(self.busy).find(is_ours);
         while self
             .blocks
@@ -166,7 +171,7 @@ impl Output {
         }
     }
 
-    /// Gives a link of a chain back to the pool. Returns the next.
+    /// Returns a link of a chain to the pool, and the next link to the caller.
     pub(super) fn free_link(&self, link: *mut ngx_chain_t) -> *mut ngx_chain_t {
         // SAFETY: links are kept by the pool to be used again, as `ngx_free_chain` does.
         unsafe {
@@ -185,8 +190,4 @@ fn links(mut chain: *mut ngx_chain_t) -> impl Iterator<Item = *mut ngx_buf_t> {
         chain = link.next;
         Some(link.buf)
     })
-}
-
-fn tag() -> ngx_buf_tag_t {
-    (&raw mut module::ngx_http_slipstream_gzip_filter_module).cast()
 }

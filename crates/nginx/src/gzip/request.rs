@@ -1,4 +1,4 @@
-//! A request of nginx, as far as the filter looks at it.
+//! The parts of a request of nginx that the filter uses.
 
 use std::ffi::c_void;
 
@@ -8,7 +8,8 @@ use nginx_sys::{
 };
 
 use super::configuration::Location;
-use crate::module::{self, OutOfMemory, static_str};
+use crate::index;
+use crate::nginx::OutOfMemory;
 
 /// A request that nginx is serving.
 #[derive(Clone, Copy)]
@@ -27,8 +28,8 @@ impl Request {
 
     /// nginx's structure.
     pub(super) fn raw<'a>(self) -> &'a ngx_http_request_t {
-        // SAFETY: valid by the promise of `new`. The reference is used before nginx is called again, or anything is
-        // changed: nobody keeps it.
+        // SAFETY: valid by the promise of `new`. The reference is used before nginx is called
+        // again, or anything is changed, and is not kept.
         unsafe { &*self.0 }
     }
 
@@ -46,8 +47,9 @@ impl Request {
     }
 
     pub(super) fn location<'a>(self) -> &'a Location {
-        // SAFETY: a request's `loc_conf` has an entry for each http module; ours was made by `create_location`.
-        unsafe { &*(*self.raw().loc_conf.add(module::gzip_context_index())).cast::<Location>() }
+        // SAFETY: a request's `loc_conf` has an entry for each http module; ours was made by
+        // `create_location`.
+        unsafe { &*(*self.raw().loc_conf.add(index::gzip_context_index())).cast::<Location>() }
     }
 
     /// The location's configuration in nginx's own http module.
@@ -59,19 +61,19 @@ impl Request {
         }
     }
 
-    /// What [`set_context`](Self::set_context) has set, otherwise null.
+    /// The pointer that [`set_context`](Self::set_context) has set, otherwise null.
     pub(super) fn context(self) -> *mut c_void {
         // SAFETY: a request's `ctx` has an entry for each http module.
-        unsafe { *self.raw().ctx.add(module::gzip_context_index()) }
+        unsafe { *self.raw().ctx.add(index::gzip_context_index()) }
     }
 
     pub(super) fn set_context(self, context: *mut c_void) {
         // SAFETY: as above.
-        unsafe { *self.raw().ctx.add(module::gzip_context_index()) = context }
+        unsafe { *self.raw().ctx.add(index::gzip_context_index()) = context }
     }
 
-    /// Says whether data of this request is held back, so that nginx does not end it yet. nginx's gzip filter has the same bit,
-    /// and never works on a request that this one works on.
+    /// Tells nginx that data of this request is held back, so that nginx does not end it yet, or
+    /// that it is not. nginx's gzip filter uses the same bit, and never filters the same request.
     pub(super) fn set_buffered(self, is_buffered: bool) {
         // SAFETY: a request's connection is valid as long as it is.
         let connection = unsafe { &mut *self.connection() };
@@ -93,7 +95,7 @@ impl Request {
         values(&self.raw().headers_out.headers, name)
     }
 
-    /// Adds a response header. Both texts end in NUL.
+    /// Adds a response header.
     pub(super) fn add_header(
         self,
         name: &'static str,
@@ -108,8 +110,8 @@ impl Request {
             }
             header.write(std::mem::zeroed());
             (*header).hash = 1;
-            (*header).key = static_str(name);
-            (*header).value = static_str(value);
+            (*header).key = text(name);
+            (*header).value = text(value);
             Ok(header)
         }
     }
@@ -129,18 +131,26 @@ fn values<'a>(list: &'a ngx_list_t, name: &'a [u8]) -> impl Iterator<Item = &'a 
         // SAFETY: as above.
         Some(unsafe { std::slice::from_raw_parts(headers, current.nelts) })
     });
-    // A header that was taken back has a hash of 0.
+    // A removed header has a hash of 0.
     parts
         .flatten()
         .filter(move |header| header.hash != 0 && bytes(&header.key).eq_ignore_ascii_case(name))
         .map(|header| bytes(&header.value))
 }
 
+/// A string of nginx that lives as long as the program. nginx writes headers by their length.
+fn text(text: &'static str) -> ngx_str_t {
+    ngx_str_t {
+        len: text.len(),
+        data: text.as_ptr().cast_mut(),
+    }
+}
+
 /// The bytes of a string of nginx, which may be null if it is empty.
 pub(super) fn bytes(text: &ngx_str_t) -> &[u8] {
     match text.len {
         0 => &[],
-        // SAFETY: nginx's strings have so many bytes.
+        // SAFETY: nginx's strings have that many bytes.
         length => unsafe { std::slice::from_raw_parts(text.data, length) },
     }
 }

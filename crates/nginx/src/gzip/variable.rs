@@ -7,7 +7,7 @@ use nginx_sys::{
 
 use super::filter::Entry;
 use super::request::Request;
-use crate::module::static_str;
+use crate::nginx::static_str;
 
 /// # Safety
 /// `cf` is an http configuration that is about to be read.
@@ -25,7 +25,8 @@ pub(crate) unsafe extern "C" fn add(cf: *mut ngx_conf_t) -> ngx_int_t {
     NGX_OK as ngx_int_t
 }
 
-/// The length of the content, divided by that of what was sent, with two decimals as `$gzip_ratio` has them.
+/// Sets the ratio of the length of the content to that of the output, with two decimals as
+/// `$gzip_ratio` has them.
 unsafe extern "C" fn ratio(
     request: *mut ngx_http_request_t,
     value: *mut ngx_http_variable_value_t,

@@ -1,4 +1,4 @@
-//! The directory in which an experiment leaves what it found.
+//! The directory with the results of an experiment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// Writes `rows.json` with all of `outcome`, and `files` by their names, into `directory`, which is made if it is not there. Returns
-/// what was written.
+/// Writes `rows.json` with all of `outcome`, and `files` by their names, into `directory`, which is
+/// made if it is not there. Returns the files that were written.
 ///
 /// # Errors
-/// [`Error::Io`] when something cannot be written.
-pub(crate) fn write(
+/// [`Error::Testbed`] when something cannot be written.
+pub fn write(
     outcome: &impl Serialize,
     files: impl IntoIterator<Item = (String, String)>,
     directory: &Path,

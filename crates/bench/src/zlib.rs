@@ -1,4 +1,5 @@
-//! The system's zlib, which nginx compresses with, and with which everything that others have compressed is checked.
+//! The system's zlib, which nginx compresses with, and with which everything that others have
+//! compressed is checked.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -9,10 +10,10 @@ use crate::Error;
 
 /// Added to the logarithm of the window, it asks for gzip's header and trailer.
 const GZIP: c_int = 16;
-/// What nginx asks for at most: a window of 32 KiB, and all but the last step of memory.
+/// nginx's maximum: a window of 32 KiB, and all but the last step of memory.
 const WINDOW_BITS: c_int = 15;
 const MEMORY_LEVEL: c_int = 8;
-/// How much content nginx passes at a time, and how long the buffers are that it takes output in.
+/// Bytes of content that nginx passes at a time, and length of its output buffers.
 const INPUT: usize = 32 * 1024;
 const OUTPUT: usize = 4096;
 
@@ -23,9 +24,9 @@ pub(crate) fn version() -> String {
     version.to_string_lossy().into_owned()
 }
 
-/// Compresses a response as nginx's gzip filter does: with a new stream for each, a window no larger than the content
-/// needs, content in pieces of its file buffers and output in pieces of its gzip buffers. Returns it in `output`, whose
-/// memory is used again.
+/// Compresses a response as nginx's gzip filter does: with a new stream for each, a window no
+/// larger than the content needs, content in pieces of its file buffers and output in pieces of its
+/// gzip buffers. Returns it in `output`, whose memory is used again.
 ///
 /// # Errors
 /// [`Error::Unsupported`] with what zlib said.
@@ -47,7 +48,7 @@ pub(crate) fn gzip_as_nginx(content: &[u8], level: u8, output: &mut Vec<u8>) -> 
     Ok(())
 }
 
-/// What nginx asks for when it knows how long the content is (`ngx_http_gzip_filter_memory`).
+/// nginx's parameters for content of a known length (`ngx_http_gzip_filter_memory`).
 fn parameters(length: usize) -> (c_int, c_int) {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     let (mut window_bits, mut memory_level) = (WINDOW_BITS, MEMORY_LEVEL);
@@ -86,8 +87,8 @@ struct Deflater(Box<z::z_stream>);
 impl Deflater {
     fn new(level: u8, window_bits: c_int, memory_level: c_int) -> Result<Deflater, Error> {
         let mut stream = Box::new(new_stream());
-        // SAFETY: the stream is initialised but for what zlib sets here, and stays where it is until deflateEnd, since
-        // zlib remembers its address.
+        // SAFETY: the stream is initialised but for what zlib sets here, and stays where it is
+        // until deflateEnd, since zlib remembers its address.
         let status = unsafe {
             z::deflateInit2_(
                 &raw mut *stream,
@@ -114,8 +115,9 @@ impl Deflater {
         self.0.avail_in = length(content.len())?;
         loop {
             let status = step(&mut self.0, output, |stream| {
-                // SAFETY: the stream was set up by `new`; `content` and the spare capacity of `output`, which
-                // its pointers and lengths describe, outlive the call. zlib only reads through next_in.
+                // SAFETY: the stream was set up by `new`; `content` and the spare capacity of
+                // `output`, which its pointers and lengths describe, outlive the call. zlib only
+                // reads through next_in.
                 unsafe { z::deflate(stream, flush) }
             });
             // It has nothing to put out any more after output that has just filled a buffer.

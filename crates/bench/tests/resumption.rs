@@ -2,18 +2,17 @@
 
 use std::fs;
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use slipstream_bench::credentials::Credentials;
 use slipstream_bench::load::{Behaviour, Limit, Load, Report};
-use slipstream_bench::nginx::{Binary, Configuration, Listener, unused_addresses};
-use slipstream_bench::processor::usable_cores;
-use slipstream_bench::qtls::{Configuration as Offloading, Device, Experiment, Figure};
-use slipstream_bench::scratch::ScratchDirectory;
-use slipstream_bench::suite::Suite;
+use slipstream_testbed::credentials::Credentials;
+use slipstream_testbed::nginx::{Binary, Configuration, Listener};
+use slipstream_testbed::port::unused_address;
+use slipstream_testbed::processor::usable_cores;
+use slipstream_testbed::scratch::ScratchDirectory;
+use slipstream_testbed::suite::Suite;
 
 const CONNECTIONS: u64 = 200;
 const CONCURRENCY: usize = 4;
@@ -37,69 +36,12 @@ fn nginx_resumes_as_many_sessions_as_the_load_says() {
     }
 }
 
-#[test]
-fn figure_9_can_be_measured_with_a_stock_nginx_alone() {
-    let cores = usable_cores().unwrap();
-    let outcome = Experiment {
-        nginx: Binary::find(None).unwrap(),
-        module: None,
-        engine_program: PathBuf::from("/nonexistent/slipstream"),
-        device: Device::Paced,
-        figures: vec![Figure::Resumption],
-        configurations: vec![Offloading::Software],
-        concurrency: 8,
-        // A processor may be busy elsewhere for a while.
-        window: Duration::from_secs(1),
-        rounds: 2,
-        server_core: cores[0],
-        load_core: cores[cores.len() - 1],
-    }
-    .run(|_| ())
-    .unwrap();
-    assert_eq!(outcome.errors(), 0, "{outcome}");
-    assert_eq!(outcome.rows.len(), 2 * 3);
-    for row in &outcome.rows {
-        let handshakes = row.handshakes as f64;
-        let asked = handshakes * f64::from(row.resumed_percent) / 100.0;
-        // Which of those that were under way when the window began and ended belong to it is up to the scheduler.
-        let at_the_edges = 2.0 * row.concurrency as f64 + 1.0;
-        let tolerated = (0.05 * handshakes).max(at_the_edges);
-        assert!((row.resumed as f64 - asked).abs() < tolerated, "{row:?}");
-        assert!(row.server_cpu_us > 0.0 && row.mean_us > 0.0, "{row:?}");
-        assert!(row.engine_share.is_none(), "{row:?}");
-    }
-    for line in &outcome.summary {
-        assert_eq!(line.handshakes_ratio.unwrap().median, 1.0);
-    }
-}
-
-#[test]
-fn offloading_needs_a_module() {
-    let cores = usable_cores().unwrap();
-    let error = Experiment {
-        nginx: Binary::find(None).unwrap(),
-        module: None,
-        engine_program: PathBuf::from("/nonexistent/slipstream"),
-        device: Device::Paced,
-        figures: vec![Figure::FullHandshakes],
-        configurations: Offloading::ALL.to_vec(),
-        concurrency: 8,
-        window: Duration::from_millis(10),
-        rounds: 1,
-        server_core: cores[0],
-        load_core: cores[0],
-    }
-    .run(|_| ())
-    .unwrap_err();
-    assert!(error.to_string().contains("make build"), "{error}");
-}
-
-/// Puts a load on an nginx that notes for each request whether its session was resumed; the load's report, and how many
-/// nginx noted.
+/// Puts a load on an nginx that notes for each request whether its session was resumed; the load's
+/// report, and how many nginx noted.
 fn serve(suite: &Suite, resumed_percent: u8) -> (Report, u64) {
     let scratch = ScratchDirectory::new().unwrap();
     let credentials = Credentials::generate(suite.key, &scratch).unwrap();
-    let address = unused_addresses(1).unwrap()[0];
+    let address = unused_address().unwrap();
     let log = scratch.file("sessions.log");
     let text = Configuration {
         module: None,

@@ -1,14 +1,14 @@
-//! The `slipstream` command: what this machine offers, and what Slipstream gains on it.
+//! The `slipstream` command: reports on this machine, measures Slipstream on it, and runs the
+//! engine and the terminator.
 
 mod commands;
-mod output;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use slipstream_bench::{Error, cleanup};
+use slipstream_testbed::{Error, cleanup};
 
-/// What a shell reports of a program that SIGINT has ended.
+/// The exit status that a shell reports of a program that SIGINT has ended.
 const INTERRUPTED: u8 = 130;
 
 /// Asynchronous, vectorised TLS for the servers you already run.
@@ -37,15 +37,13 @@ enum Bench {
     Kernels(commands::bench_kernels::BenchKernels),
     Load(commands::bench_load::BenchLoad),
     Pages(commands::bench_pages::BenchPages),
-    Qtls(commands::bench_qtls::BenchQtls),
-    Squid(commands::bench_squid::BenchSquid),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     cleanup::install_panic_hook();
     let signals = match arguments.command {
-        // It leaves nothing behind, and takes signals in its own way: SIGHUP does not end it.
+        // It needs no cleanup, and handles signals in its own way: SIGHUP does not end it.
         Command::Serve(_) => Ok(()),
         _ => cleanup::handle_signals(),
     };
@@ -58,8 +56,6 @@ fn main() -> ExitCode {
             Command::Bench(Bench::Kernels(command)) => command.run(),
             Command::Bench(Bench::Load(command)) => command.run(),
             Command::Bench(Bench::Pages(command)) => command.run(),
-            Command::Bench(Bench::Qtls(command)) => command.run(),
-            Command::Bench(Bench::Squid(command)) => command.run(),
             Command::Demo(command) => command.run(),
             Command::Engine(command) => command.run(),
             Command::Serve(command) => command.run(),
@@ -68,12 +64,19 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("slipstream: {error:#}");
-            match error.downcast_ref() {
-                Some(Error::Interrupted) => ExitCode::from(INTERRUPTED),
-                _ => ExitCode::FAILURE,
+            match is_interrupted(&error) {
+                true => ExitCode::from(INTERRUPTED),
+                false => ExitCode::FAILURE,
             }
         }
     }
+}
+
+fn is_interrupted(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(slipstream_bench::Error::Testbed(Error::Interrupted))
+    ) || matches!(error.downcast_ref(), Some(Error::Interrupted))
 }
 
 #[cfg(test)]

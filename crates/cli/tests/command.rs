@@ -196,7 +196,7 @@ fn a_suite_that_does_not_exist_is_refused_and_those_that_do_are_listed() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
-    for suite in slipstream_bench::suite::SUITES {
+    for suite in slipstream_testbed::suite::SUITES {
         assert!(text(&output.stderr).contains(suite.name), "{output:?}");
     }
 }
@@ -236,7 +236,6 @@ fn every_command_has_help_with_examples() {
         &["bench", "handshake"],
         &["bench", "kernels"],
         &["bench", "load"],
-        &["bench", "squid"],
         &["engine"],
         &["engine", "status"],
         &["serve"],
@@ -286,7 +285,7 @@ fn await_nginx(temporary: &Path) -> Vec<u32> {
             .find_map(|entry| fs::read_to_string(entry.path().join("nginx.pid")).ok())
             .and_then(|pid| pid.trim().parse().ok());
         if let Some(master) = master {
-            let workers = slipstream_bench::processor::children(master).unwrap();
+            let workers = slipstream_testbed::process::children(master).unwrap();
             if !workers.is_empty() {
                 return [vec![master], workers].concat();
             }

@@ -125,7 +125,8 @@ fn command(socket: &Path) -> Command {
 fn start(command: &mut Command) -> (Child, String) {
     let mut engine = loop {
         match command.stdout(Stdio::piped()).spawn() {
-            // A process that another test has just started still has the copy of the program open for writing.
+            // A process that another test has just started still has the copy of the program open
+            // for writing.
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => thread::yield_now(),
             engine => break engine.unwrap(),
         }

@@ -5,13 +5,13 @@ use std::ops::Range;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
 /// A linear axis with labels at `marks` alone.
-pub(crate) struct Axis {
+pub(super) struct Axis {
     range: Range<f64>,
     marks: Vec<f64>,
 }
 
 impl Axis {
-    pub(crate) fn new(range: Range<f64>, marks: Vec<f64>) -> Axis {
+    pub(super) fn new(range: Range<f64>, marks: Vec<f64>) -> Axis {
         Axis { range, marks }
     }
 }
@@ -35,7 +35,7 @@ impl Ranged for Axis {
 }
 
 /// About five round numbers from 0 to `top`.
-pub(crate) fn steps(top: f64) -> Vec<f64> {
+pub(super) fn steps(top: f64) -> Vec<f64> {
     let decade = 10f64.powf((top / 5.0).log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0]
         .map(|digit| digit * decade)
@@ -49,7 +49,7 @@ pub(crate) fn steps(top: f64) -> Vec<f64> {
 }
 
 /// 1, 2 and 5 of each decade within `heights`, which are logarithms.
-pub(crate) fn one_two_five(heights: &Range<f64>) -> Vec<f64> {
+pub(super) fn one_two_five(heights: &Range<f64>) -> Vec<f64> {
     let first = heights.start.floor() as i32;
     let last = heights.end.ceil() as i32;
     (first..=last)
@@ -59,7 +59,7 @@ pub(crate) fn one_two_five(heights: &Range<f64>) -> Vec<f64> {
 }
 
 /// Without the digits that come of computing with logarithms.
-pub(crate) fn rounded(value: f64) -> f64 {
+pub(super) fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 

@@ -2,47 +2,41 @@
 
 use plotters::prelude::*;
 
-use super::{Axis, Drawn, FONT, HEADROOM, HEIGHT, Series, TEXT_SIZE, WIDTH, prepare};
+use super::{
+    Axis, Drawn, FONT, HEADROOM, HEIGHT, Rgb, Series, TEXT_SIZE, WIDTH, prepare, series_of,
+};
 use crate::Error;
 use crate::statistics::Spread;
 
-/// What bars of a group leave free between groups, of a group's width.
+/// Room between groups, as a share of a group's width.
 const GAP: f64 = 0.2;
 
-/// A group of bars for each case, and in each group one for each series.
+/// A plot with a group of bars for each case, and in each group a bar for each series.
 #[derive(Debug, Clone)]
-pub(crate) struct Bars {
-    /// Above the plot.
-    pub(crate) title: String,
-    /// What the vertical axis has.
-    pub(crate) label: &'static str,
-    /// How many digits its numbers have behind the point.
-    pub(crate) digits: usize,
-    /// The names below the groups.
-    pub(crate) groups: Vec<String>,
-    /// What is compared.
-    pub(crate) series: Vec<Series>,
-    /// The values that there are.
-    pub(crate) bars: Vec<Bar>,
+pub struct Bars {
+    title: String,
+    label: String,
+    digits: usize,
+    groups: Vec<String>,
+    series: Vec<Series>,
+    bars: Vec<Bar>,
 }
 
 /// The value of a series in a group.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bar {
-    /// The position of the group.
-    pub(crate) group: usize,
-    /// The position of the series.
-    pub(crate) series: usize,
-    /// How high it is.
-    pub(crate) value: Spread,
+struct Bar {
+    group: usize,
+    series: usize,
+    value: Spread,
 }
 
 impl Bars {
-    /// One without bars. Numbers have `digits` behind the point.
-    pub(crate) fn new(title: &str, label: &'static str, digits: usize) -> Self {
+    /// A plot without bars. The vertical axis has the `label`, and its numbers have `digits` behind
+    /// the point.
+    pub fn new(title: &str, label: &str, digits: usize) -> Self {
         Self {
             title: title.to_owned(),
-            label,
+            label: label.to_owned(),
             digits,
             groups: Vec::new(),
             series: Vec::new(),
@@ -50,13 +44,13 @@ impl Bars {
         }
     }
 
-    /// Adds a bar to the group and the series of these names, which are added if they are new; `color` is asked for the place of a
-    /// new series.
-    pub(crate) fn add(
+    /// Adds a bar to the group and the series of these names, which are added if they are new;
+    /// `color` is called with the place of a new series.
+    pub fn add(
         &mut self,
         group: &str,
         series: &str,
-        color: impl FnOnce(usize) -> RGBColor,
+        color: impl FnOnce(usize) -> Rgb,
         value: Spread,
     ) {
         let known = self.groups.iter().position(|known| known == group);
@@ -64,14 +58,7 @@ impl Bars {
             self.groups.push(group.to_owned());
             self.groups.len() - 1
         });
-        let known = self.series.iter().position(|known| known.name == series);
-        let series = known.unwrap_or_else(|| {
-            self.series.push(Series {
-                name: series.to_owned(),
-                color: color(self.series.len()),
-            });
-            self.series.len() - 1
-        });
+        let series = series_of(&mut self.series, series, color);
         self.bars.push(Bar {
             group,
             series,
@@ -79,11 +66,16 @@ impl Bars {
         });
     }
 
+    /// Returns true if there are no bars.
+    pub fn is_empty(&self) -> bool {
+        self.bars.is_empty()
+    }
+
     /// The plot, as the text of an SVG file.
     ///
     /// # Errors
     /// [`Error::Unsupported`] when it cannot be drawn.
-    pub(crate) fn draw(&self) -> Result<String, Error> {
+    pub fn draw(&self) -> Result<String, Error> {
         let mut text = String::new();
         match self.draw_to(&mut text) {
             Ok(()) => Ok(text),
@@ -113,7 +105,7 @@ impl Bars {
             .disable_x_mesh()
             .light_line_style(WHITE)
             .label_style((FONT, TEXT_SIZE))
-            .y_desc(self.label)
+            .y_desc(self.label.as_str())
             .y_label_formatter(&|value| format!("{value:.*}", self.digits))
             .x_label_formatter(&|center| self.groups[*center as usize].clone())
             .draw()?;
@@ -151,22 +143,25 @@ mod tests {
 
     #[test]
     fn a_plot_has_its_groups_and_series_and_needs_no_values() {
-        let mut bars = Bars {
-            groups: vec!["abc".to_owned(), "cnn".to_owned()],
-            series: vec![Series {
-                name: "sw".to_owned(),
-                color: RGBColor(130, 130, 130),
-            }],
-            ..Bars::new("Requests <per> second", "requests", 1)
-        };
+        let title = "Requests <per> second";
+        let mut bars = Bars::new(title, "requests", 1);
         let empty = bars.draw().unwrap();
-        for text in ["Requests <per> second", "requests", "abc", "cnn", "sw"] {
-            assert!(texts(&empty).iter().any(|found| found == text), "{text}");
-        }
-        bars.add("cnn", "sw", |_| BLACK, Spread::of([3.0, 4.0]).unwrap());
-        assert_eq!((bars.bars[0].group, bars.bars[0].series), (1, 0));
+        assert!(bars.is_empty());
+        let value = |value| Spread::of([value, value + 1.0]).unwrap();
+        bars.add("abc", "sw", |_| BLACK, value(1.0));
+        bars.add("cnn", "sw", |_| BLACK, value(3.0));
+        assert_eq!((bars.bars[1].group, bars.bars[1].series), (1, 0));
         let drawn = bars.draw().unwrap();
+        for (svg, expected) in [
+            (&empty, &[title, "requests"][..]),
+            (&drawn, &[title, "requests", "abc", "cnn", "sw"]),
+        ] {
+            for text in expected {
+                assert!(texts(svg).iter().any(|found| found == text), "{text}");
+            }
+        }
         let rectangles = |svg: &str| svg.matches("<rect").count();
-        assert_eq!(rectangles(&drawn), rectangles(&empty) + 1);
+        // Two bars and an entry of the legend.
+        assert_eq!(rectangles(&drawn), rectangles(&empty) + 3);
     }
 }

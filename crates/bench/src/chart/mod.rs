@@ -1,37 +1,76 @@
-//! Plots as SVG: what the experiments' figures have in common.
+//! Plots as SVG.
 
 mod axis;
 mod bars;
+mod lines;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-pub(crate) use axis::{Axis, one_two_five, rounded, steps};
-pub(crate) use bars::{Bar, Bars};
+pub use bars::Bars;
+pub use lines::{Lines, Panel};
+pub use plotters::style::RGBColor as Rgb;
 
-pub(crate) const WIDTH: u32 = 960;
-pub(crate) const HEIGHT: u32 = 420;
-pub(crate) const FONT: &str = "sans-serif";
-pub(crate) const TEXT_SIZE: u32 = 13;
-/// How much higher an axis is than what it shows.
-pub(crate) const HEADROOM: f64 = 1.08;
-/// What the legend takes of the width.
+use axis::{Axis, one_two_five, rounded, steps};
+
+/// The palette of Okabe and Ito, whose colours people with any kind of colour vision can tell
+/// apart. The last is for what others are compared with.
+pub mod palette {
+    use super::Rgb;
+
+    /// Bluish green.
+    pub const GREEN: Rgb = Rgb(0, 158, 115);
+    /// Orange.
+    pub const ORANGE: Rgb = Rgb(230, 159, 0);
+    /// Sky blue.
+    pub const SKY: Rgb = Rgb(86, 180, 233);
+    /// Reddish purple.
+    pub const PURPLE: Rgb = Rgb(204, 121, 167);
+    /// Blue.
+    pub const BLUE: Rgb = Rgb(0, 114, 178);
+    /// Vermillion.
+    pub const VERMILLION: Rgb = Rgb(213, 94, 0);
+    /// Black.
+    pub const BLACK: Rgb = Rgb(0, 0, 0);
+    /// Gray.
+    pub const GRAY: Rgb = Rgb(130, 130, 130);
+    /// All but black.
+    pub const ALL: [Rgb; 7] = [GREEN, ORANGE, SKY, PURPLE, BLUE, VERMILLION, GRAY];
+}
+
+const WIDTH: u32 = 960;
+const HEIGHT: u32 = 420;
+const FONT: &str = "sans-serif";
+const TEXT_SIZE: u32 = 13;
+/// Height of an axis, times the highest value on it.
+const HEADROOM: f64 = 1.08;
+/// Width of the legend.
 const LEGEND_WIDTH: u32 = 140;
 
-pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-pub(crate) type Drawn = Result<(), Box<dyn std::error::Error>>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// What a plot compares, in the order of its legend.
+/// A series of a plot: an entry of its legend.
 #[derive(Debug, Clone)]
-pub(crate) struct Series {
-    /// Its name.
-    pub(crate) name: String,
-    /// Its colour.
-    pub(crate) color: RGBColor,
+struct Series {
+    name: String,
+    color: Rgb,
+}
+
+/// The position of the series of this name, which is added if it is new.
+fn series_of(all: &mut Vec<Series>, name: &str, color: impl FnOnce(usize) -> Rgb) -> usize {
+    let known = all.iter().position(|known| known.name == name);
+    known.unwrap_or_else(|| {
+        all.push(Series {
+            name: name.to_owned(),
+            color: color(all.len()),
+        });
+        all.len() - 1
+    })
 }
 
 /// Fills the background, writes title and legend, and leaves the rest.
-pub(crate) fn prepare<'a>(
+fn prepare<'a>(
     root: &Area<'a>,
     title: &str,
     shown: &[Series],

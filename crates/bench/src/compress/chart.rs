@@ -1,10 +1,9 @@
-//! The plots: the library against zlib on each page, and the parameters of QWEB's figure 11.
-
-use plotters::style::RGBColor;
+//! The plots: the library against zlib on each page, and the lengths of stream and chunk over an
+//! engine.
 
 use super::{Comparison, Outcome};
 use crate::Error;
-use crate::chart::Bars;
+use crate::chart::{Bars, palette};
 use crate::statistics::Spread;
 
 /// Every plot that has something to show, as the name of a file and the text of an SVG.
@@ -45,11 +44,11 @@ pub(super) fn draw_all(outcome: &Outcome) -> Result<Vec<(String, String)>, Error
             let is_engine = lengths.contains('/') && line.page == page;
             is_engine.then_some((lengths.to_owned(), mode.to_owned(), line.rate_ratio?))
         });
-        plots.push((format!("figure-11-{page}.svg"), over_engine));
+        plots.push((format!("engine-{page}.svg"), over_engine));
     }
     plots
         .into_iter()
-        .filter(|(_, plot)| !plot.bars.is_empty())
+        .filter(|(_, plot)| !plot.is_empty())
         .map(|(name, plot)| Ok((name, plot.draw()?)))
         .collect()
 }
@@ -69,21 +68,15 @@ fn plot(
 ) -> Bars {
     let mut bars = Bars::new(title, "times", 1);
     for (group, series, value) in outcome.summary.iter().filter_map(value) {
-        bars.add(&group, &series, |place| COLORS[place % COLORS.len()], value);
+        bars.add(
+            &group,
+            &series,
+            |place| palette::ALL[place % palette::ALL.len()],
+            value,
+        );
     }
     bars
 }
-
-/// The palette of Okabe and Ito, which those who see some colours alike can tell apart.
-const COLORS: [RGBColor; 7] = [
-    RGBColor(0, 158, 115),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(204, 121, 167),
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(130, 130, 130),
-];
 
 #[cfg(test)]
 mod tests {
@@ -104,7 +97,7 @@ mod tests {
         let files: Vec<&str> = plots.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
             files,
-            ["rate.svg", "size.svg", "chunks.svg", "figure-11-cnn.svg"]
+            ["rate.svg", "size.svg", "chunks.svg", "engine-cnn.svg"]
         );
         let of_engine = texts(&plots[3].1);
         for text in ["256/64", "pipelined", "asynchronous"] {

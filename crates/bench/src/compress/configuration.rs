@@ -1,11 +1,9 @@
-//! What is compared.
+//! Ways to compress a page.
 
-use slipstream_deflate::{Coding, Method, Mode, Place, Settings};
+use slipstream_compress::{Method, Mode, Offload, Settings};
 
 /// The length of the blocks that nginx has for output: its `gzip_buffers` are as long.
 const BLOCK_BYTES: usize = 4096;
-/// Header and trailer of gzip.
-const GZIP_FRAMING: usize = 18;
 
 /// A way to compress a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,19 +12,19 @@ pub enum Configuration {
     Zlib,
     /// One stream in software.
     Stream(Method),
-    /// Chunks of so many bytes in software, none of which refers to another.
+    /// Chunks of this number of bytes in software, none of which refers to another.
     Chunks(Method, usize),
-    /// A response in software that holds so many bytes.
+    /// A response in software that holds this number of bytes.
     Session(Method, usize),
     /// A response over an engine.
     Engine {
-        /// With what it is compressed.
+        /// The coding and its level.
         method: Method,
-        /// How many bytes accumulate before they are submitted.
+        /// Number of bytes that accumulate before they are submitted.
         stream: usize,
         /// The length of a chunk in bytes.
         chunk: usize,
-        /// How the engine is waited for.
+        /// The way in which the caller waits for the engine.
         mode: Mode,
     },
 }
@@ -56,7 +54,7 @@ impl Configuration {
         }
     }
 
-    /// How it is compressed if it is a response.
+    /// Settings of the session if it is a response.
     pub(super) fn settings(&self) -> Option<Settings> {
         let settings = Settings {
             method: Method::DEFAULT,
@@ -64,7 +62,7 @@ impl Configuration {
             stream_bytes: 0,
             threshold: 0,
             block_bytes: BLOCK_BYTES,
-            place: Place::Software,
+            offload: Offload::Software,
             mode: Mode::Asynchronous,
         };
         match *self {
@@ -83,7 +81,7 @@ impl Configuration {
                 method,
                 chunk_bytes: chunk,
                 stream_bytes: stream,
-                place: Place::Device,
+                offload: Offload::Device,
                 mode,
                 ..settings
             }),
@@ -91,7 +89,8 @@ impl Configuration {
         }
     }
 
-    /// How many responses are compressed at a time: one where the thread waits for it, or compresses it itself.
+    /// Number of responses that are compressed at a time: one if the thread waits for it or
+    /// compresses it itself.
     pub(super) fn concurrency(&self, asynchronous: usize) -> usize {
         match self {
             Configuration::Engine {
@@ -102,10 +101,13 @@ impl Configuration {
         }
     }
 
-    /// What is missing of its output to be a response.
+    /// Number of bytes that its output lacks to be a response.
     pub(super) fn framing(&self) -> usize {
         match self {
-            Configuration::Chunks(method, _) if method.coding() == Coding::Deflate => GZIP_FRAMING,
+            Configuration::Chunks(method, _) => {
+                let framing = method.codec().framing();
+                framing.header.len() + framing.trailer_bytes
+            }
             _ => 0,
         }
     }
@@ -130,9 +132,5 @@ pub(super) fn over_engine(method: Method, lengths: &[usize]) -> Vec<Configuratio
 }
 
 fn describe(method: Method) -> String {
-    let coding = match method.coding() {
-        Coding::Deflate => "gzip",
-        Coding::Zstd => "zstd",
-    };
-    format!("{coding}-{}", method.level())
+    format!("{}-{}", method.codec().name(), method.level())
 }

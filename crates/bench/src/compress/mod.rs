@@ -1,8 +1,8 @@
-//! The compression library against the system's zlib, which nginx uses: on a core, and over an engine with the parameters
-//! of QWEB's figure 11.
+//! The compression library against the system's zlib, which nginx uses: on a core, and over an
+//! engine with the parameters of QWEB's figure 11.
 //!
-//! Every configuration is decompressed and compared once before it is measured. Rates and CPU times are those of the
-//! calling thread, which has a core to itself; an engine has another.
+//! Every configuration is decompressed and compared once before it is measured. Rates and CPU times
+//! are those of the calling thread, which has a core to itself; an engine has another.
 
 mod chart;
 mod configuration;
@@ -17,28 +17,30 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use slipstream_deflate::{Coding, Method};
+use slipstream_compress::{Codec, GZIP, Method, ZSTD};
 
 pub use configuration::Configuration;
 pub use report::write as write_report;
 pub use summary::{Comparison, Outcome};
 pub use threshold::{Point, Threshold};
 
+use slipstream_testbed::cleanup::check_interrupted;
+use slipstream_testbed::engine::Engine;
+use slipstream_testbed::machine::Machine;
+use slipstream_testbed::processor::{on_core, thread_cpu_time};
+
 use crate::Error;
-use crate::cleanup::check_interrupted;
-use crate::engine::Engine;
-use crate::machine::Machine;
-use crate::pages::{Content, Source};
-use crate::processor::{on_core, thread_cpu_time};
+use crate::corpus::{Content, Source};
+use crate::statistics::{Measurement, in_turn};
 use crate::zlib;
 use offload::Line;
 
-/// What is measured.
+/// Options of an experiment.
 #[derive(Debug, Clone)]
 pub struct Experiment {
     /// The pages.
     pub contents: Vec<Content>,
-    /// Of what they were made.
+    /// The documents that they were made of.
     pub source: Source,
     /// The levels of DEFLATE; over an engine, the first of them.
     pub levels: Vec<u8>,
@@ -48,11 +50,11 @@ pub struct Experiment {
     pub chunks: Vec<usize>,
     /// The executable with the `engine` command, if an engine is to be measured.
     pub engine_program: Option<PathBuf>,
-    /// How many responses are compressed at a time where nothing waits for the engine.
+    /// Number of responses that are compressed at a time where nothing waits for the engine.
     pub concurrency: usize,
     /// The length of one measurement.
     pub window: Duration,
-    /// How many times all is measured.
+    /// Number of times that all is measured.
     pub rounds: usize,
     /// The core that compresses, or submits.
     pub core: usize,
@@ -81,7 +83,13 @@ pub struct Row {
     pub output_bytes: usize,
 }
 
-/// How much work was done in how much time.
+impl Measurement for Row {
+    fn round(&self) -> usize {
+        self.round
+    }
+}
+
+/// Work that was done, and the time that it took.
 #[derive(Debug, Clone, Copy)]
 struct Measured {
     pages: u64,
@@ -90,14 +98,15 @@ struct Measured {
 }
 
 impl Experiment {
-    /// Runs the experiment; `progress` sees every row as it comes.
+    /// Runs the experiment; `progress` is called with every row.
     ///
     /// # Errors
-    /// [`Error::Engine`] when the engine does not start or dies, [`Error::WrongContent`] when something is not what it was
-    /// before it was compressed, [`Error::Interrupted`], [`Error::Io`], [`Error::Unsupported`].
+    /// [`Error::Testbed`] when the engine does not start or dies, and when a signal asks for the
+    /// end; [`Error::WrongContent`] when decompressed bytes are not the page;
+    /// [`Error::Unsupported`].
     pub fn run(&self, mut progress: impl FnMut(&Row) + Send) -> Result<Outcome, Error> {
         let engine = match &self.engine_program {
-            Some(program) => Some(Engine::start(program, false, self.engine_core)?),
+            Some(program) => Some(Engine::start(program, None, self.engine_core)?),
             None => None,
         };
         let socket = engine.as_ref().map(Engine::socket);
@@ -111,7 +120,7 @@ impl Experiment {
                 Some(_) => threshold::measure(self, &mut line)?,
                 None => None,
             };
-            Ok((rows, threshold))
+            Ok::<_, Error>((rows, threshold))
         })?;
         let outcome = Outcome::new(
             Machine::describe(None),
@@ -124,12 +133,12 @@ impl Experiment {
 
     /// The configurations, the first of which is what the others are compared with.
     pub fn configurations(&self) -> Vec<Configuration> {
-        let of = |coding, levels: &[u8]| -> Vec<Method> {
-            let method = |&level: &u8| Method::new(coding, level);
+        let of = |codec: &'static dyn Codec, levels: &[u8]| -> Vec<Method> {
+            let method = |&level: &u8| Method::new(codec, level);
             levels.iter().filter_map(method).collect()
         };
-        let mut methods = of(Coding::Deflate, &self.levels);
-        methods.extend(of(Coding::Zstd, &self.zstd_levels));
+        let mut methods = of(GZIP, &self.levels);
+        methods.extend(of(ZSTD, &self.zstd_levels));
         let mut all = vec![Configuration::Zlib];
         for method in &methods {
             all.push(Configuration::Stream(*method));
@@ -146,7 +155,7 @@ impl Experiment {
         all
     }
 
-    /// How many measurements it takes, without those of the threshold.
+    /// Number of measurements that it takes, without those of the threshold.
     pub fn measurements(&self) -> usize {
         self.rounds * self.contents.len() * self.configurations().len()
     }
@@ -159,12 +168,7 @@ impl Experiment {
         let mut rows = Vec::new();
         for round in 1..=self.rounds {
             for content in &self.contents {
-                let mut configurations = self.configurations();
-                // Every other round backwards, so that a drift within rounds favours none.
-                if round % 2 == 0 {
-                    configurations.reverse();
-                }
-                for configuration in configurations {
+                for configuration in in_turn(self.configurations(), round) {
                     check_interrupted()?;
                     let row = self.measure(line, content, configuration, round)?;
                     progress(&row);
@@ -231,11 +235,11 @@ fn repeat(
     })
 }
 
-/// Whether what was compressed is the page, by a decompressor that is none of the library's own.
+/// Checks that compressed bytes are the page, by a decompressor that is none of the library's own.
 fn check(configuration: Configuration, content: &[u8], compressed: &[u8]) -> Result<(), Error> {
     let decompressed = match configuration {
         Configuration::Stream(method) | Configuration::Chunks(method, _)
-            if method.coding() == Coding::Zstd =>
+            if method.codec() == ZSTD =>
         {
             let mut decompressed = Vec::with_capacity(content.len());
             zstd_safe::decompress(&mut decompressed, compressed)

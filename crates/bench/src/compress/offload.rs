@@ -5,36 +5,37 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use slipstream_deflate::{Context, Method, Session, Settings};
-use slipstream_offload::accelerator::Moment;
-use slipstream_offload::device::layout::Layout;
-use slipstream_offload::device::message::Aggregation;
-use slipstream_offload::device::{Device, Options};
+use slipstream_accelerators::engine::protocol::layout::Layout;
+use slipstream_accelerators::engine::protocol::message::Aggregation;
+use slipstream_accelerators::engine::{Device, Options};
+use slipstream_compress::{Context, Method, Session, Settings};
+use slipstream_offload::accelerator::{Accelerator, Health, Moment};
 use slipstream_offload::instance::{self, Instance};
-use slipstream_offload::policy::{Costs, Policy};
+use slipstream_offload::scheduler::Scheduler;
 use slipstream_offload::{
     Answer, Compression, JobToken, Notification, Operation, Pause, Reason, Ticket, submit,
 };
+use slipstream_testbed::processor::thread_cpu_time;
 
 use super::Measured;
 use crate::Error;
-use crate::processor::thread_cpu_time;
 
-/// How much content is written to a session at a time, as nginx reads files.
+/// Bytes of content that are written to a session at a time, as nginx reads files.
 const INPUT: usize = 32 * 1024;
-/// The longest chunk that is measured, and so many of them fill the buffers that an instance can have.
+/// The longest chunk that is measured, and so many of them fill the buffers that an instance can
+/// have.
 const CHUNK_BYTES: usize = 256 * 1024;
 const REQUESTS: usize = 64;
 const SLOTS: usize = 256;
-/// How long the engine may take to let a client in.
+/// Time that the engine may take to let a client in.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long nothing at all may come from the engine.
+/// Time after which an engine that sends nothing counts as dead.
 const LATE: Timespec = Timespec {
     tv_sec: 5,
     tv_nsec: 0,
 };
 
-/// What the sessions of the calling thread share. It is the thread's only one.
+/// State that the sessions of the calling thread share. It is the thread's only one.
 pub(super) struct Line {
     context: Context,
 }
@@ -61,21 +62,15 @@ impl Line {
             aggregation: Aggregation::Adaptive,
             token: None,
         };
-        let device = Device::new(
-            socket,
-            options,
-            Policy::default(),
-            Costs::default(),
-            PATIENCE,
-        )
-        .map_err(Error::io("cannot make a client of the engine"))?;
-        if !device.is_in() {
+        let device = Device::new(socket, options, PATIENCE)
+            .map_err(Error::io("cannot make a client of the engine"))?;
+        if device.health() != Health::Ready {
             return Err(Error::Unsupported(
                 "the engine has not let this process in".to_owned(),
             ));
         }
-        let instance =
-            Instance::new(Box::new(device), SLOTS).map_err(Error::io("cannot make an instance"))?;
+        let instance = Instance::new(vec![Box::new(device)], Scheduler::default(), SLOTS)
+            .map_err(Error::io("cannot make an instance"))?;
         instance::install(instance);
         let mut line = Line::without_engine();
         line.context.set_device(true);
@@ -147,7 +142,8 @@ impl Line {
 }
 
 impl Line {
-    /// Hands the same chunk over to the engine again and again, `concurrency` times at a time, until `window` is over.
+    /// Hands the same chunk over to the engine again and again, `concurrency` times at a time,
+    /// until `window` is over.
     ///
     /// # Errors
     /// [`Error::Unsupported`] when the engine does not compress it.
@@ -256,8 +252,9 @@ impl Chunk {
         let own = Arc::make_mut(&mut self.content);
         own.clear();
         own.extend_from_slice(content);
+        let coding = method.codec().wire_coding();
         let operation = Operation::Compress(Compression {
-            coding: method.coding(),
+            coding: coding.ok_or_else(|| refused(Reason::NotOffered))?,
             level: method.level(),
             is_last: true,
             content: self.content.clone(),

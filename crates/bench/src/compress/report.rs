@@ -6,11 +6,12 @@ use super::Outcome;
 use super::chart::draw_all;
 use crate::{Error, report};
 
-/// Writes `rows.json` and a file for each plot into `directory`, which is made if it is not there. Returns what was
-/// written.
+/// Writes `rows.json` and a file for each plot into `directory`, which is made if it is not there.
+/// Returns the files that were written.
 ///
 /// # Errors
-/// [`Error::Io`] when something cannot be written, [`Error::Unsupported`] when a plot cannot be drawn.
+/// [`Error::Testbed`] when something cannot be written, [`Error::Unsupported`] when a plot cannot
+/// be drawn.
 pub fn write(outcome: &Outcome, directory: &Path) -> Result<Vec<PathBuf>, Error> {
     report::write(outcome, draw_all(outcome)?, directory)
 }
@@ -19,9 +20,10 @@ pub fn write(outcome: &Outcome, directory: &Path) -> Result<Vec<PathBuf>, Error>
 mod tests {
     use std::fs;
 
+    use slipstream_testbed::scratch::ScratchDirectory;
+
     use super::super::summary::tests::outcome;
     use super::*;
-    use crate::scratch::ScratchDirectory;
 
     #[test]
     fn rows_and_plots_are_written() {

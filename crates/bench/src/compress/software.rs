@@ -1,17 +1,18 @@
 //! Compression without a session, on the calling thread.
 
-use slipstream_deflate::{self as deflate, Flush, Method, Progress, Stream};
+use slipstream_compress::{self as deflate, Flush, Method, Progress, Stream};
 
 use super::Configuration;
 use crate::Error;
 use crate::zlib;
 
-/// How much content is passed to a stream at a time, as nginx reads files.
+/// Bytes of content that are passed to a stream at a time, as nginx reads files.
 const INPUT: usize = 32 * 1024;
 /// The room for output that a stream gets at a time.
 const OUTPUT: usize = 64 * 1024;
 
-/// Compresses pages in one of the ways, with state that is kept from one to the next as far as the library keeps it.
+/// Compresses pages in one of the ways, with state that is kept from one to the next as far as the
+/// library keeps it.
 pub(super) struct Compressor {
     state: State,
     output: Vec<u8>,
@@ -67,7 +68,7 @@ impl Compressor {
             State::Chunks(method, chunk, compressor) => {
                 let mut chunks = content.chunks(*chunk).peekable();
                 while let Some(chunk) = chunks.next() {
-                    output.reserve(deflate::bound(*method, chunk.len()));
+                    output.reserve(method.bound(chunk.len()));
                     compressor.compress(*method, chunk, chunks.peek().is_none(), output);
                 }
             }

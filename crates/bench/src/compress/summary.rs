@@ -1,27 +1,27 @@
-//! What the measurements come to: medians, and ratios that are paired by round.
+//! Comparisons of the measurements: medians, and ratios that are paired by round.
 
 use serde::Serialize;
+use slipstream_testbed::machine::Machine;
 
 use super::{Configuration, Row, Threshold};
-use crate::machine::Machine;
-use crate::pages::Source;
-use crate::statistics::Spread;
+use crate::corpus::Source;
+use crate::statistics::{Paired, Spread};
 use crate::zlib;
 
 /// All that an experiment found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
-    /// Where it was measured.
+    /// The machine.
     pub machine: Machine,
     /// The version of zlib that the library is compared with.
     pub zlib: String,
-    /// What the pages were made of.
+    /// The documents that the pages were made of.
     pub source: Source,
     /// Every measurement.
     pub rows: Vec<Row>,
-    /// What they come to.
+    /// Their comparisons.
     pub summary: Vec<Comparison>,
-    /// From which length on an engine saves time, if there was one.
+    /// The length from which on an engine saves time, if there was one.
     pub threshold: Option<Threshold>,
 }
 
@@ -30,7 +30,7 @@ pub struct Outcome {
 pub struct Comparison {
     /// The name of the page.
     pub page: &'static str,
-    /// What is compared.
+    /// The configuration.
     pub configuration: String,
     /// In how many rounds both were measured.
     pub rounds: usize,
@@ -40,13 +40,14 @@ pub struct Comparison {
     pub cpu_us: Option<Spread>,
     /// The share of its core that the caller took.
     pub core_share: Option<Spread>,
-    /// The length of the page divided by that of what it becomes.
+    /// The length of the page divided by that of the output.
     pub compression_ratio: Option<Spread>,
     /// Content per second, configuration / zlib: above 1, the configuration is faster.
     pub rate_ratio: Option<Spread>,
     /// CPU time, zlib / configuration: above 1, the configuration takes less.
     pub cpu_ratio: Option<Spread>,
-    /// Length of what the page becomes, configuration / zlib: below 1, the configuration compresses better.
+    /// Length of the output, configuration / zlib: below 1, the configuration compresses
+    /// better.
     pub size_ratio: Option<Spread>,
 }
 
@@ -83,31 +84,20 @@ fn summarize(rows: &[Row]) -> Vec<Comparison> {
 }
 
 fn compare(rows: &[Row], page: &'static str, configuration: &str) -> Comparison {
-    let select = |configuration: &str| -> Vec<&Row> {
-        rows.iter()
-            .filter(|row| row.page == page && row.configuration == configuration)
-            .collect()
-    };
-    let own = select(configuration);
-    let pairs: Vec<(&Row, &Row)> = select(&Configuration::Zlib.name())
-        .into_iter()
-        .filter_map(|base| Some((base, *own.iter().find(|row| row.round == base.round)?)))
-        .collect();
-    let spread = |part: fn(&Row) -> f64| Spread::of(own.iter().map(|row| part(row)));
-    let ratio = |part: fn(&Row, &Row) -> (f64, f64)| {
-        Spread::of_ratios(pairs.iter().map(|(base, own)| part(base, own)))
-    };
+    let is = |row: &Row, name: &str| row.page == page && row.configuration == name;
+    let baseline = Configuration::Zlib.name();
+    let paired = Paired::of(rows, |row| is(row, &baseline), |row| is(row, configuration));
     Comparison {
         page,
         configuration: configuration.to_owned(),
-        rounds: pairs.len(),
-        mb_per_s: spread(|row| row.mb_per_s),
-        cpu_us: spread(|row| row.cpu_us),
-        core_share: spread(|row| row.core_share),
-        compression_ratio: spread(|row| row.bytes as f64 / row.output_bytes as f64),
-        rate_ratio: ratio(|base, own| (own.mb_per_s, base.mb_per_s)),
-        cpu_ratio: ratio(|base, own| (base.cpu_us, own.cpu_us)),
-        size_ratio: ratio(|base, own| (own.output_bytes as f64, base.output_bytes as f64)),
+        rounds: paired.rounds(),
+        mb_per_s: paired.spread(|row| row.mb_per_s),
+        cpu_us: paired.spread(|row| row.cpu_us),
+        core_share: paired.spread(|row| row.core_share),
+        compression_ratio: paired.spread(|row| row.bytes as f64 / row.output_bytes as f64),
+        rate_ratio: paired.ratio(|row| row.mb_per_s),
+        cpu_ratio: paired.inverse_ratio(|row| row.cpu_us),
+        size_ratio: paired.ratio(|row| row.output_bytes as f64),
     }
 }
 

@@ -3,39 +3,27 @@
 use std::fmt;
 
 use super::{Outcome, Threshold};
-use crate::table::{median, percentage, range};
+use crate::table::{Table, median, number, percentage, range, text};
 
 impl fmt::Display for Outcome {
     /// The pages, the summary and the threshold.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(formatter, "Pages from {}:", self.source.origin)?;
-        for page in &self.source.pages {
-            writeln!(
-                formatter,
-                "  {:<10} {:>9} bytes, {:.2}:1 at zlib level 1",
-                page.page, page.bytes, page.zlib_1_ratio
-            )?;
-        }
-        writeln!(
-            formatter,
-            "\n{:<10} {:<22} {:>8} {:>9} {:>6} {:>6} {:>7} {:>13} {:>7} {:>7}",
-            "page",
-            "config",
-            "MB/s",
-            "CPU us",
-            "core",
-            "ratio",
-            "MB/s x",
-            "(range)",
-            "CPU x",
-            "size x"
-        )?;
+        let mut table = Table::new([
+            text("page"),
+            text("config"),
+            number("MB/s"),
+            number("CPU us"),
+            number("core"),
+            number("ratio"),
+            number("MB/s x"),
+            number("(range)"),
+            number("CPU x"),
+            number("size x"),
+        ]);
         for line in &self.summary {
-            writeln!(
-                formatter,
-                "{:<10} {:<22} {:>8} {:>9} {:>6} {:>6} {:>7} {:>13} {:>7} {:>7}",
-                line.page,
-                line.configuration,
+            table.add([
+                line.page.to_owned(),
+                line.configuration.clone(),
                 median(line.mb_per_s, 0),
                 median(line.cpu_us, 1),
                 percentage(line.core_share),
@@ -44,14 +32,14 @@ impl fmt::Display for Outcome {
                 range(line.rate_ratio),
                 median(line.cpu_ratio, 2),
                 median(line.size_ratio, 3),
-            )?;
+            ]);
         }
         writeln!(
             formatter,
-            "Ratios are medians of paired rounds, against zlib {} at level 1: above 1 more content per second (MB/s x) and \
-             less CPU time of\nthe caller (CPU x); size x is the length of the output. core: the caller's share of its \
-             core, waiting for an engine (pipelined) included. Over an engine: stream/chunk in KB.",
-            self.zlib
+            "{}\n{table}Ratios are medians of paired rounds, against zlib {} at level 1: above 1 more content per \
+             second (MB/s x) and less CPU time of\nthe caller (CPU x); size x is the length of the output. core: the \
+             caller's share of its core, waiting for an engine (pipelined) included. Over an engine: stream/chunk in KB.",
+            self.source, self.zlib
         )?;
         match &self.threshold {
             Some(threshold) => write!(formatter, "{threshold}"),
@@ -62,21 +50,21 @@ impl fmt::Display for Outcome {
 
 impl fmt::Display for Threshold {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            formatter,
-            "\n{:>8} {:>12} {:>12} {:>7}",
-            "bytes", "in place us", "engine us", "CPU x"
-        )?;
+        let mut table = Table::new([
+            number("bytes"),
+            number("in place us"),
+            number("engine us"),
+            number("CPU x"),
+        ]);
         for point in &self.points {
-            writeln!(
-                formatter,
-                "{:>8} {:>12} {:>12} {:>7}",
-                point.bytes,
+            table.add([
+                point.bytes.to_string(),
                 median(Some(point.in_place_us), 1),
                 median(Some(point.engine_us), 1),
-                median(Some(point.ratio), 2)
-            )?;
+                median(Some(point.ratio), 2),
+            ]);
         }
+        write!(formatter, "\n{table}")?;
         match self.bytes {
             Some(bytes) => writeln!(
                 formatter,

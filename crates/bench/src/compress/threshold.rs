@@ -1,14 +1,14 @@
-//! From which length on the caller saves time when an engine compresses a chunk. The library is not asked, since it has a
-//! threshold of its own.
+//! From which length on the caller saves time when an engine compresses a chunk. The library is not
+//! asked, since it has a threshold of its own.
 
 use serde::Serialize;
-use slipstream_deflate::Method;
+use slipstream_compress::Method;
+use slipstream_testbed::cleanup::check_interrupted;
 
 use super::configuration::Configuration;
 use super::offload::Line;
 use super::{Experiment, Measured, repeat, software};
 use crate::Error;
-use crate::cleanup::check_interrupted;
 use crate::statistics::Spread;
 
 /// The shortest content that is looked at.
@@ -16,16 +16,16 @@ const SHORTEST: usize = 512;
 /// The longest, which is one chunk.
 const LONGEST: usize = 64 << 10;
 
-/// What the caller spends on short content.
+/// CPU time that the caller spends on short content.
 #[derive(Debug, Clone, Serialize)]
 pub struct Threshold {
     /// The smallest length from which on the engine is cheaper; `None` if it never is.
     pub bytes: Option<usize>,
-    /// What was measured.
+    /// The measurements.
     pub points: Vec<Point>,
 }
 
-/// What the caller spends on content of one length.
+/// CPU time that the caller spends on content of one length.
 #[derive(Debug, Clone, Serialize)]
 pub struct Point {
     /// The length in bytes.

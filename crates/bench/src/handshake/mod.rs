@@ -1,4 +1,5 @@
-//! Full handshakes of servers against each other: nginx, stock and with Slipstream, and others as they come.
+//! Full handshakes of servers against each other: nginx, stock and with Slipstream, and others as
+//! they come.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -6,16 +7,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
+use slipstream_testbed as testbed;
+use slipstream_testbed::cleanup::check_interrupted;
+use slipstream_testbed::credentials::Credentials;
+use slipstream_testbed::machine::Machine;
+use slipstream_testbed::nginx::Binary;
+use slipstream_testbed::scratch::ScratchDirectory;
+use slipstream_testbed::suite::{KeyType, Suite};
 
 use crate::Error;
-use crate::cleanup::check_interrupted;
-use crate::credentials::Credentials;
-use crate::load::{Behaviour, Edge, Limit, Load};
-use crate::machine::Machine;
-use crate::nginx::Binary;
-use crate::processor::on_core;
-use crate::scratch::ScratchDirectory;
-use crate::suite::{KeyType, Suite};
+use crate::load::{Behaviour, Limit, Load, with_cpu_times};
+use crate::statistics::{Measurement, in_turn};
 
 mod server;
 mod summary;
@@ -30,10 +32,10 @@ pub use system::{Mode, System};
 
 /// The load before a window opens: long enough for a first batch of everything and for warm caches.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// How long one connection may take.
+/// Time that one connection may take.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is measured.
+/// Options of an experiment.
 #[derive(Debug, Clone)]
 pub struct Experiment {
     /// The nginx that serves in every mode; `None` if none is measured.
@@ -42,15 +44,15 @@ pub struct Experiment {
     pub module: Option<PathBuf>,
     /// Directives for the main context in [`Mode::Slipstream`].
     pub module_directives: String,
-    /// The systems that are compared; the first is what the others are compared with. One may come twice, which
-    /// shows what the machine's noise makes of a comparison between equals.
+    /// The systems; the others are compared with the first. One may come twice, which shows the
+    /// effect of the machine's noise on a comparison between equals.
     pub systems: Vec<System>,
     /// The loads that are measured, in this order, each with the systems that can serve it.
     pub cases: Vec<Case>,
     /// The length of one measurement.
     pub window: Duration,
-    /// How many times all is measured. Servers are started afresh for each round, so that no chance of one process's
-    /// memory layout stays for all.
+    /// Number of times that all is measured. Servers are started afresh for each round, so that no
+    /// chance of one process's memory layout stays for all.
     pub rounds: usize,
     /// The core of the servers' workers.
     pub server_core: usize,
@@ -72,7 +74,8 @@ pub struct Case {
 pub struct Row {
     /// The server program.
     pub server: &'static str,
-    /// Its mode, which is `stock` for all but nginx; one that is measured twice is numbered (`stock`, `stock-2`).
+    /// Its mode, which is `stock` for all but nginx; one that is measured twice is numbered
+    /// (`stock`, `stock-2`).
     pub mode: String,
     /// The suite's name.
     pub suite: &'static str,
@@ -84,7 +87,8 @@ pub struct Row {
     pub handshakes: u64,
     /// Handshakes per second.
     pub handshakes_per_s: f64,
-    /// CPU time of the server per handshake, in microseconds: of nginx's worker, of all processes of another server.
+    /// CPU time of the server per handshake, in microseconds: of nginx's worker, of all processes
+    /// of another server.
     pub server_cpu_us: f64,
     /// Median time from connect() to the completed handshake, in microseconds.
     pub p50_us: f64,
@@ -96,18 +100,23 @@ pub struct Row {
     pub client_share: f64,
     /// Connections that failed.
     pub errors: u64,
-    /// What the first one failed of.
+    /// The reason of the first failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_error: Option<String>,
 }
 
+impl Measurement for Row {
+    fn round(&self) -> usize {
+        self.round
+    }
+}
+
 impl Experiment {
-    /// Runs the experiment; `progress` sees every row as it comes.
+    /// Runs the experiment; `progress` is called with every row.
     ///
     /// # Errors
-    /// [`Error::Nginx`] or [`Error::Server`] when a server does not start or dies, [`Error::NginxNotFound`] and
-    /// [`Error::ModuleMissing`] when a system needs nginx or its module and there is none, [`Error::Interrupted`],
-    /// [`Error::Io`], [`Error::OpenSsl`].
+    /// [`Error::Testbed`] when a server does not start or dies, when a system needs nginx or its
+    /// module and there is none, and when a signal asks for the end.
     pub fn run(&self, mut progress: impl FnMut(&Row)) -> Result<Outcome, Error> {
         self.check()?;
         let scratch = ScratchDirectory::new()?;
@@ -117,7 +126,7 @@ impl Experiment {
         for round in 1..=self.rounds {
             let servers = self.start_servers(&credentials)?;
             for case in &self.cases {
-                for index in order(self.systems.len(), round) {
+                for index in in_turn(0..self.systems.len(), round) {
                     check_interrupted()?;
                     let row = self.measure(case, &servers[index], &labels[index], round)?;
                     row.iter().for_each(&mut progress);
@@ -153,22 +162,24 @@ impl Experiment {
         let measures = |mode| self.systems.contains(&System::Nginx(mode));
         let Some(nginx) = &self.nginx else {
             return match measures(Mode::Stock) || measures(Mode::Slipstream) {
-                true => Err(Error::NginxNotFound {
+                true => Err(testbed::Error::NginxNotFound {
                     searched: Vec::new(),
-                }),
+                }
+                .into()),
                 false => Ok(()),
             };
         };
         if measures(Mode::Slipstream) && self.module.is_none() {
-            return Err(Error::ModuleMissing {
+            return Err(testbed::Error::ModuleMissing {
                 version: nginx.version.clone(),
                 searched: Vec::new(),
-            });
+            }
+            .into());
         }
         Ok(())
     }
 
-    /// What servers other than nginx say of themselves; nginx is in the machine's description.
+    /// Versions of the servers other than nginx; nginx is in the machine's description.
     fn versions(&self) -> Vec<Version> {
         let mut versions: Vec<Version> = Vec::new();
         for system in &self.systems {
@@ -248,17 +259,12 @@ impl Experiment {
             behaviour: Behaviour::Close,
             timeout: CONNECTION_TIMEOUT,
         };
-        let mut server_cpu = Duration::ZERO;
-        let report = on_core(self.load_core, || {
-            load.run_observed(|edge| {
-                let used = running.cpu_time()?;
-                server_cpu = match edge {
-                    Edge::Open => used,
-                    Edge::Close => used.saturating_sub(server_cpu),
-                };
-                Ok(())
-            })
-        })?;
+        let (report, used) = with_cpu_times(
+            self.load_core,
+            |observe| load.run_observed(observe),
+            || running.cpu_times(),
+        )?;
+        let server_cpu = used.server;
         Ok(Some(Row {
             server: label.server,
             mode: label.mode.clone(),
@@ -278,30 +284,15 @@ impl Experiment {
     }
 }
 
-/// The order in which the systems are measured in a round: forwards, then backwards, so that a drift within rounds favours
-/// none.
-fn order(systems: usize, round: usize) -> Vec<usize> {
-    if round % 2 == 1 {
-        (0..systems).collect()
-    } else {
-        (0..systems).rev().collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::*;
-    use crate::peers::{Crypto, Peer};
-    use crate::processor::usable_cores;
-    use crate::suite::SUITES;
+    use slipstream_testbed::peers::{Crypto, Peer};
+    use slipstream_testbed::processor::usable_cores;
+    use slipstream_testbed::suite::SUITES;
 
-    #[test]
-    fn every_other_round_runs_backwards() {
-        assert_eq!(order(3, 1), [0, 1, 2]);
-        assert_eq!(order(3, 2), [2, 1, 0]);
-    }
+    use super::*;
 
     #[test]
     fn other_servers_complete_every_handshake() {
@@ -328,11 +319,13 @@ mod tests {
         .unwrap();
         assert_eq!(outcome.errors(), 0, "{outcome}");
         assert_eq!(outcome.rows.len(), 2 * SUITES.len());
-        // Where a processor was busy elsewhere for the whole of a window, or most of it, nothing can be said.
+        // Where a processor was busy elsewhere for the whole of a window, or most of it, nothing
+        // can be said.
         let measured = || outcome.rows.iter().filter(|row| row.handshakes >= 20);
         assert!(2 * measured().count() > outcome.rows.len(), "{outcome}");
         for row in measured() {
-            // OpenSSL does no full handshake in less on any machine, and less would mean CPU time went unseen.
+            // OpenSSL does no full handshake in less on any machine, and less would mean CPU time
+            // went unseen.
             assert!(row.server_cpu_us > 50.0, "{row:?}");
         }
         let versions: Vec<&str> = outcome.versions.iter().map(|known| known.server).collect();
@@ -376,7 +369,7 @@ mod tests {
         );
         assert!(matches!(
             experiment.run(|_| ()),
-            Err(Error::NginxNotFound { .. })
+            Err(Error::Testbed(testbed::Error::NginxNotFound { .. }))
         ));
     }
 }

@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::time::Duration;
+
+use slipstream_testbed as testbed;
+use slipstream_testbed::credentials::Credentials;
+use slipstream_testbed::nginx::{Listener, Server, ServerOptions};
+use slipstream_testbed::peers;
+use slipstream_testbed::port::unused_addresses;
+use slipstream_testbed::suite::{KeyType, Suite};
 
 use super::{Experiment, Mode, System};
 use crate::Error;
-use crate::credentials::Credentials;
-use crate::nginx::{Listener, Server, ServerOptions, unused_addresses};
-use crate::peers;
-use crate::suite::{KeyType, Suite};
+use crate::load::CpuTimes;
 
 /// A server with a port for every suite that it can be measured with.
 pub(super) struct Running {
@@ -57,17 +60,20 @@ impl Running {
         })
     }
 
-    /// Where it serves a suite; `None` if it cannot.
+    /// The address at which it serves a suite; `None` if it cannot.
     pub(super) fn address(&self, suite: &Suite) -> Option<SocketAddr> {
         self.addresses.get(suite.name).copied()
     }
 
     /// The CPU time that it has used: of nginx the worker's, of others that of all their processes.
-    pub(super) fn cpu_time(&self) -> Result<Duration, Error> {
-        match &self.program {
-            Program::Nginx(server) => server.worker_cpu_time(),
-            Program::Peer(peer) => peer.cpu_time(),
-        }
+    pub(super) fn cpu_times(&self) -> Result<CpuTimes, Error> {
+        Ok(CpuTimes {
+            server: match &self.program {
+                Program::Nginx(server) => server.worker_cpu_time()?,
+                Program::Peer(peer) => peer.cpu_time()?,
+            },
+            beside: None,
+        })
     }
 }
 
@@ -79,10 +85,10 @@ fn start_nginx(
     let binary = experiment
         .nginx
         .as_ref()
-        .ok_or_else(|| Error::NginxNotFound {
+        .ok_or_else(|| testbed::Error::NginxNotFound {
             searched: Vec::new(),
         })?;
-    Server::start(&ServerOptions {
+    let server = Server::start(&ServerOptions {
         binary,
         module: match mode {
             Mode::Stock => None,
@@ -91,5 +97,6 @@ fn start_nginx(
         module_directives: &experiment.module_directives,
         worker_core: experiment.server_core,
         listeners,
-    })
+    })?;
+    Ok(server)
 }

@@ -1,15 +1,15 @@
-//! What the measurements of a handshake experiment come to.
+//! Comparisons of the measurements of handshakes.
 
 use serde::Serialize;
+use slipstream_testbed::machine::Machine;
+use slipstream_testbed::peers::Crypto;
+use slipstream_testbed::suite::{Group, Suite};
 
 use super::{Label, Row};
-use crate::machine::Machine;
-use crate::peers::Crypto;
-use crate::statistics::Spread;
-use crate::suite::{Group, Suite};
+use crate::statistics::{Paired, Spread};
 
-/// One system against another, over all rounds: against the first that can serve the suite, and `serve` against
-/// `serve-awslc` too.
+/// One system against another, over all rounds: against the first that can serve the suite, and
+/// `serve` against `serve-awslc` too.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
     /// The suite's name.
@@ -26,30 +26,30 @@ pub struct Comparison {
     pub server: &'static str,
     /// Its mode.
     pub mode: String,
-    /// How many pairs there are.
+    /// Number of rounds in which both were measured.
     pub rounds: usize,
     /// Server CPU per handshake of the baseline, in microseconds.
     pub baseline_server_cpu_us: Option<Spread>,
-    /// Server CPU per handshake of what is compared, in microseconds.
+    /// Server CPU per handshake of the compared system, in microseconds.
     pub server_cpu_us: Option<Spread>,
-    /// Server CPU per handshake, baseline / compared: above 1, what is compared needs less.
+    /// Server CPU per handshake, baseline / compared: above 1, the compared system needs less.
     pub server_cpu_ratio: Option<Spread>,
-    /// Handshakes per second, compared / baseline: above 1, what is compared serves more.
+    /// Handshakes per second, compared / baseline: above 1, the compared system serves more.
     pub handshakes_ratio: Option<Spread>,
-    /// Median latency, baseline / compared: above 1, what is compared answers faster.
+    /// Median latency, baseline / compared: above 1, the compared system answers faster.
     pub p50_ratio: Option<Spread>,
 }
 
 /// All that an experiment found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
-    /// Where it was measured.
+    /// The machine.
     pub machine: Machine,
-    /// What was measured beside nginx.
+    /// Versions of the servers other than nginx.
     pub versions: Vec<Version>,
     /// Every measurement.
     pub rows: Vec<Row>,
-    /// What they come to.
+    /// Their comparisons.
     pub summary: Vec<Comparison>,
 }
 
@@ -58,7 +58,7 @@ pub struct Outcome {
 pub struct Version {
     /// The server's name.
     pub server: &'static str,
-    /// What it says of itself.
+    /// The line that it prints.
     pub version: String,
 }
 
@@ -69,7 +69,7 @@ impl Outcome {
     }
 }
 
-/// Compares, case by case, what was measured.
+/// Compares the measurements, case by case.
 pub(super) fn summarize(rows: &[Row], labels: &[Label]) -> Vec<Comparison> {
     let mut cases: Vec<(&'static str, usize)> = Vec::new();
     for row in rows {
@@ -94,8 +94,8 @@ pub(super) fn summarize(rows: &[Row], labels: &[Label]) -> Vec<Comparison> {
     summary
 }
 
-/// What is compared with what: the first with each of the others, and aws-lc with lanes. A single system is compared with
-/// itself: its figures, and ratios of 1.
+/// The pairs that are compared: the first with each of the others, and aws-lc with lanes. A single
+/// system is compared with itself: its figures, and ratios of 1.
 fn pairs<'a>(measured: &[&'a Label]) -> Vec<(&'a Label, &'a Label)> {
     let Some((&first, others)) = measured.split_first() else {
         return Vec::new();
@@ -127,13 +127,11 @@ fn compare(
     baseline: &Label,
     compared: &Label,
 ) -> Comparison {
-    let of = |label| rows.iter().filter(move |row| is_of(row, case, label));
-    let pairs: Vec<(&Row, &Row)> = of(baseline)
-        .filter_map(|base| Some((base, of(compared).find(|row| row.round == base.round)?)))
-        .collect();
-    let ratio = |part: fn(&Row, &Row) -> (f64, f64)| {
-        Spread::of_ratios(pairs.iter().map(|(base, other)| part(base, other)))
-    };
+    let paired = Paired::of(
+        rows,
+        |row| is_of(row, case, baseline),
+        |row| is_of(row, case, compared),
+    );
     let (suite, concurrency) = case;
     Comparison {
         suite,
@@ -145,12 +143,12 @@ fn compare(
         baseline: baseline.mode.clone(),
         server: compared.server,
         mode: compared.mode.clone(),
-        rounds: pairs.len(),
-        baseline_server_cpu_us: Spread::of(pairs.iter().map(|(base, _)| base.server_cpu_us)),
-        server_cpu_us: Spread::of(pairs.iter().map(|(_, other)| other.server_cpu_us)),
-        server_cpu_ratio: ratio(|base, other| (base.server_cpu_us, other.server_cpu_us)),
-        handshakes_ratio: ratio(|base, other| (other.handshakes_per_s, base.handshakes_per_s)),
-        p50_ratio: ratio(|base, other| (base.p50_us, other.p50_us)),
+        rounds: paired.rounds(),
+        baseline_server_cpu_us: paired.baseline_spread(|row| row.server_cpu_us),
+        server_cpu_us: paired.spread(|row| row.server_cpu_us),
+        server_cpu_ratio: paired.inverse_ratio(|row| row.server_cpu_us),
+        handshakes_ratio: paired.ratio(|row| row.handshakes_per_s),
+        p50_ratio: paired.inverse_ratio(|row| row.p50_us),
     }
 }
 
@@ -197,7 +195,8 @@ pub(super) mod tests {
 
     #[test]
     fn ratios_are_better_above_one_and_paired_by_round() {
-        // The machine is half as fast in round 2, and the modes are measured in the other order there.
+        // The machine is half as fast in round 2, and the modes are measured in the other order
+        // there.
         let rows = [
             row(STOCK, 1, 800.0, 1000.0),
             row(SLIPSTREAM, 1, 400.0, 1500.0),

@@ -1,11 +1,10 @@
-//! What is compared: servers, and how they are configured.
+//! Systems under comparison: servers and their configurations.
 
 use serde::Serialize;
+use slipstream_testbed::peers::Peer;
+use slipstream_testbed::suite::Suite;
 
-use crate::peers::Peer;
-use crate::suite::Suite;
-
-/// How nginx is configured.
+/// A configuration of nginx.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -43,7 +42,7 @@ impl System {
         }
     }
 
-    /// How it is configured. There is but one way for servers other than nginx.
+    /// Its configuration. Servers other than nginx have a single one.
     pub fn mode(&self) -> Mode {
         match self {
             System::Nginx(mode) => *mode,
@@ -60,7 +59,7 @@ impl System {
     }
 }
 
-/// What a system is called in reports.
+/// The name of a system in reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Label {
     pub(super) server: &'static str,
@@ -93,8 +92,9 @@ pub(super) fn labels(systems: &[System]) -> Vec<Label> {
 mod tests {
     use std::path::Path;
 
+    use slipstream_testbed::peers::Crypto;
+
     use super::*;
-    use crate::peers::Crypto;
 
     #[test]
     fn a_system_that_comes_twice_is_numbered() {

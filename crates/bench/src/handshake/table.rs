@@ -3,53 +3,42 @@
 use std::fmt::{self, Formatter};
 
 use super::{Comparison, Outcome, Row};
-use crate::table::{median, range};
+use crate::table::{Checked, Column, Table, failures, median, number, range, text};
 
 impl fmt::Display for Outcome {
     /// The summary as a table, and the failed connections if there were any.
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         let shape = Shape::of(self);
-        shape.write_head(formatter)?;
+        let mut table = Table::new(shape.columns());
         for line in &self.summary {
-            shape.write_line(formatter, line)?;
+            table.add(shape.cells(line));
         }
-        shape.write_explanation(formatter, &self.summary)?;
-        self.write_failures(formatter, &shape)
-    }
-}
-
-impl Outcome {
-    fn write_failures(&self, formatter: &mut Formatter<'_>, shape: &Shape) -> fmt::Result {
-        let place = |row: &Row| {
-            format!(
-                "round {}, {} {} at {}",
-                row.round,
-                shape.name(row.server, &row.mode),
-                row.suite,
-                row.concurrency
-            )
-        };
-        for row in self.rows.iter().filter(|row| row.handshakes == 0) {
-            writeln!(
-                formatter,
-                "NOTHING to compare: no handshake was completed in {}; measure for more --seconds",
-                place(row),
-            )?;
-        }
-        for row in self.rows.iter().filter(|row| row.errors > 0) {
-            writeln!(
-                formatter,
-                "FAILED: {} connections in {}: {}",
-                row.errors,
-                place(row),
-                row.first_error.as_deref().unwrap_or("unknown"),
-            )?;
+        writeln!(formatter, "{table}{}", shape.legend(&self.summary))?;
+        for failure in self.failures(&shape) {
+            writeln!(formatter, "{failure}")?;
         }
         Ok(())
     }
 }
 
-/// What has to be said of each line: where there is but one server, its mode alone.
+impl Outcome {
+    fn failures(&self, shape: &Shape) -> Vec<String> {
+        failures(self.rows.iter().map(|row: &Row| Checked {
+            place: format!(
+                "round {}, {} {} at {}",
+                row.round,
+                shape.name(row.server, &row.mode),
+                row.suite,
+                row.concurrency
+            ),
+            errors: row.errors,
+            first_error: row.first_error.as_deref(),
+            missing: (row.handshakes == 0).then_some("handshake"),
+        }))
+    }
+}
+
+/// The names in a line: where there is one server only, its mode alone.
 enum Shape {
     Modes,
     Servers,
@@ -72,56 +61,42 @@ impl Shape {
         }
     }
 
-    fn write_head(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+    fn columns(&self) -> Vec<Column> {
         let (compared, cpu) = match self {
-            Shape::Modes => (format!("{:<12}", "mode"), "mode us"),
-            Shape::Servers => (format!("{:<19} {:<19}", "server", "against"), "server us"),
+            Shape::Modes => (vec![text("mode")], "mode us"),
+            Shape::Servers => (vec![text("server"), text("against")], "server us"),
         };
-        writeln!(
-            formatter,
-            "{:<24} {:<12} {:>5} {compared} {:>10} {cpu:>10} {:>9} {:>13} {:>12} {:>12}",
-            "suite",
-            "key exchange",
-            "conns",
-            "base us",
-            "CPU x",
-            "(range)",
-            "handshakes x",
-            "p50 x"
-        )
+        let mut columns = vec![text("suite"), text("key exchange"), number("conns")];
+        columns.extend(compared);
+        columns.extend(["base us", cpu, "CPU x", "(range)", "handshakes x", "p50 x"].map(number));
+        columns
     }
 
-    fn write_line(&self, formatter: &mut Formatter<'_>, line: &Comparison) -> fmt::Result {
-        let name = self.name(line.server, &line.mode);
-        let baseline = self.name(line.baseline_server, &line.baseline);
-        let compared = match self {
-            Shape::Modes => format!("{name:<12}"),
-            Shape::Servers => format!("{name:<19} {baseline:<19}"),
-        };
-        writeln!(
-            formatter,
-            "{:<24} {:<12} {:>5} {compared} {:>10} {:>10} {:>9} {:>13} {:>12} {:>12}",
-            line.suite,
-            line.key_exchange,
-            line.concurrency,
+    fn cells(&self, line: &Comparison) -> Vec<String> {
+        let mut cells = vec![
+            line.suite.to_owned(),
+            line.key_exchange.to_owned(),
+            line.concurrency.to_string(),
+            self.name(line.server, &line.mode),
+        ];
+        if let Shape::Servers = self {
+            cells.push(self.name(line.baseline_server, &line.baseline));
+        }
+        cells.extend([
             median(line.baseline_server_cpu_us, 0),
             median(line.server_cpu_us, 0),
             median(line.server_cpu_ratio, 3),
             range(line.server_cpu_ratio),
             median(line.handshakes_ratio, 3),
             median(line.p50_ratio, 3),
-        )
+        ]);
+        cells
     }
 
-    fn write_explanation(
-        &self,
-        formatter: &mut Formatter<'_>,
-        summary: &[Comparison],
-    ) -> fmt::Result {
+    fn legend(&self, summary: &[Comparison]) -> String {
         let rounds = summary.first().map_or(0, |line| line.rounds);
         match self {
-            Shape::Modes => writeln!(
-                formatter,
+            Shape::Modes => format!(
                 "base us, mode us: CPU time of the server per handshake. The ratios are medians of {rounds} paired \
                  rounds against {};\nabove 1 the mode is better (less CPU, more handshakes per second, lower median \
                  latency).",
@@ -129,8 +104,7 @@ impl Shape {
                     .first()
                     .map_or("the first mode", |line| &line.baseline),
             ),
-            Shape::Servers => writeln!(
-                formatter,
+            Shape::Servers => format!(
                 "base us, server us: CPU time per handshake of the server that is compared with, and of the one that \
                  is compared.\nThe ratios are medians of {rounds} paired rounds; above 1 the server is better than the \
                  one that it stands against\n(less CPU, more handshakes per second, lower median latency).",
@@ -141,10 +115,11 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
+    use slipstream_testbed::machine::Machine;
+
     use super::super::summary::summarize;
     use super::super::summary::tests::{AWS_LC, SERVE, SLIPSTREAM, STOCK, label, row};
     use super::*;
-    use crate::machine::Machine;
 
     fn outcome<const N: usize>(rows: Vec<Row>, labels: [(&'static str, &str); N]) -> Outcome {
         Outcome {

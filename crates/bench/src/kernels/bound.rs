@@ -1,4 +1,5 @@
-//! The bound of the kernels: how many multiply instructions a batch takes, and how many a core retires.
+//! The bound of the kernels: how many multiply instructions a batch takes, and how many a core
+//! retires.
 
 use slipstream_lanes::Backend;
 use slipstream_lanes::rsa::Size;
@@ -8,8 +9,9 @@ const WINDOW_BITS: usize = 4;
 /// The squarings for 65537, the public exponent of practically every key.
 const PUBLIC_SQUARINGS: u64 = 16;
 
-/// The multiply instructions that a batch of eight takes, by the count of the algorithm: two exponentiations with fixed windows and
-/// tables of 16 powers, the way into and out of Montgomery form, the recombination, and the check with the public exponent
+/// The multiply instructions that a batch of eight takes, by the count of the algorithm: two
+/// exponentiations with fixed windows and tables of 16 powers, the way into and out of Montgomery
+/// form, the recombination, and the check with the public exponent
 /// 65537. `None` for the portable backend.
 pub fn multiplications_per_batch(backend: Backend, size: Size) -> Option<u64> {
     let half = size.bits() / 2;
@@ -30,7 +32,8 @@ pub fn multiplications_per_batch(backend: Backend, size: Size) -> Option<u64> {
     Some(2 * exponentiation + recombination + check)
 }
 
-/// The multiply instructions of one Montgomery multiplication and one squaring of numbers of some digits.
+/// The multiply instructions of one Montgomery multiplication and one squaring of numbers of some
+/// digits.
 struct Multiplications {
     product: u64,
     squaring: u64,
@@ -38,7 +41,8 @@ struct Multiplications {
 
 impl Multiplications {
     fn new(backend: Backend, digits: u64) -> Multiplications {
-        // The reduction takes as many digit products as a multiplication; a squaring computes those off the diagonal once.
+        // The reduction takes as many digit products as a multiplication; a squaring computes those
+        // off the diagonal once.
         let (product, squaring) = (
             2 * digits * digits,
             digits * (digits + 1) / 2 + digits * digits,
@@ -52,9 +56,10 @@ impl Multiplications {
     }
 }
 
-/// The multiply instructions per second of CPU time that the calling thread's core retires when it does nothing else:
-/// vpmadd52 for [`Backend::Ifma`], vpmuludq with the vpaddq that adds its product for [`Backend::Avx512`]. `None` for
-/// [`Backend::Portable`], and where the CPU lacks the instructions.
+/// The multiply instructions per second of CPU time that the calling thread's core retires when it
+/// does nothing else: vpmadd52 for [`Backend::Ifma`], vpmuludq with the vpaddq that adds its
+/// product for [`Backend::Avx512`]. `None` for [`Backend::Portable`], and where the CPU lacks the
+/// instructions.
 pub fn multiply_rate(backend: Backend) -> Option<f64> {
     #[cfg(target_arch = "x86_64")]
     if x86_64::is_present(backend) {
@@ -72,17 +77,17 @@ mod x86_64 {
     use std::hint::black_box;
 
     use slipstream_lanes::Backend;
+    use slipstream_testbed::processor::thread_cpu_time;
 
-    use crate::processor::thread_cpu_time;
-
-    /// Independent chains: more than latency times throughput of any CPU (4 or 6 cycles, 2 a cycle), few enough for the
-    /// registers.
+    /// Independent chains: more than latency times throughput of any CPU (4 or 6 cycles, 2 a
+    /// cycle), few enough for the registers.
     const CHAINS: usize = 16;
     const STEPS: usize = 20_000;
     /// The best of some runs counts: a bound must not be lowered by an interruption.
     const RUNS: usize = 20;
 
-    /// Whether the CPU has the instructions. Not [`Backend::is_available`], which tests can override.
+    /// Returns true if the CPU has the instructions. Not [`Backend::is_available`], which tests can
+    /// override.
     pub(super) fn is_present(backend: Backend) -> bool {
         match backend {
             Backend::Ifma => is_x86_feature_detected!("avx512ifma"),
@@ -152,8 +157,8 @@ mod tests {
 
     #[test]
     fn the_count_for_rsa_2048_is_what_was_counted_by_hand() {
-        // Two exponentiations of 255 windows: 2 * (255 * (4 * 1220 + 1600) + 7 * 1220 + 10 * 1600), the
-        // recombination 3 * 1600 + 6400, the check 16 * 4840 + 3 * 6400.
+        // Two exponentiations of 255 windows: 2 * (255 * (4 * 1220 + 1600) + 7 * 1220 + 10 * 1600),
+        // the recombination 3 * 1600 + 6400, the check 16 * 4840 + 3 * 6400.
         let exponentiations = 2 * (255 * 6480 + 8540 + 16_000);
         assert_eq!(
             multiplications_per_batch(Backend::Ifma, Size::Rsa2048),
@@ -180,8 +185,9 @@ mod tests {
 
     #[test]
     fn the_bound_is_that_of_a_vector_unit() {
-        // A compiler that dropped or merged the chains would seem to reach a multiple of what any CPU does; one that
-        // kept them in memory, as a build without optimisation does, falls far below.
+        // A compiler that dropped or merged the chains would seem to reach a multiple of what any
+        // CPU does; one that kept them in memory, as a build without optimisation does, falls far
+        // below.
         let slowest = if cfg!(debug_assertions) { 1e5 } else { 2e8 };
         if let Some(rate) = Backend::detect().and_then(multiply_rate) {
             assert!((slowest..2e10).contains(&rate), "{rate}");

@@ -13,7 +13,8 @@ use super::operation::Group;
 use super::scalar::{Scalars, nid};
 use crate::Error;
 
-/// The making of key pairs. Both sides draw the private keys too, libcrypto's one at a time, that of lanes for the batch.
+/// The making of key pairs. Both sides draw the private keys too, libcrypto's one at a time, that
+/// of lanes for the batch.
 pub(super) struct KeyPairs {
     backend: Backend,
     group: Group,
@@ -51,8 +52,9 @@ impl Subject for KeyPairs {
                     .zip(array_chunks_mut(&mut self.publics))
                     .map(|(private, public)| x25519::PublicKey { private, public })
                     .collect();
-                x25519::public_keys(self.backend, &mut operations);
-                Ok(())
+                x25519::public_keys(self.backend, &mut operations)
+                    .iter()
+                    .try_for_each(|outcome| outcome.map_err(Error::lanes))
             }
             Group::Ec(curve) => {
                 let mut operations: Vec<ec::PublicKey<'_>> = self
@@ -92,15 +94,16 @@ impl Subject for KeyPairs {
     }
 }
 
-/// The computation of shared secrets. Lanes check the peer's key. Of libcrypto `EVP_PKEY_derive` alone is measured, as
-/// `openssl speed` does it, which is less than a server pays: `EVP_PKEY_derive_set_peer`, which has to come before, checks
-/// the key, in OpenSSL 3.0 with a second multiplication on a NIST curve.
+/// The computation of shared secrets. Lanes check the peer's key. Of libcrypto `EVP_PKEY_derive`
+/// alone is measured, as `openssl speed` does it, which is less than a server pays:
+/// `EVP_PKEY_derive_set_peer`, which has to come before, checks the key, in OpenSSL 3.0 with a
+/// second multiplication on a NIST curve.
 pub(super) struct SharedSecrets {
     backend: Backend,
     group: Group,
     /// One per lane.
     exchanges: Vec<Exchange>,
-    /// Of those, the next that libcrypto computes.
+    /// Index of the next one that libcrypto computes.
     next: usize,
 }
 
@@ -173,11 +176,9 @@ impl Subject for SharedSecrets {
                         secret: array_mut(&mut exchange.secret),
                     })
                     .collect();
-                let usable = x25519::shared_secrets(self.backend, &mut operations);
-                match usable[..operations.len()].contains(&false) {
-                    true => Err(Error::lanes("a shared secret is zero")),
-                    false => Ok(()),
-                }
+                x25519::shared_secrets(self.backend, &mut operations)
+                    .iter()
+                    .try_for_each(|outcome| outcome.map_err(Error::lanes))
             }
             Group::Ec(curve) => {
                 let mut operations: Vec<ec::SharedSecret<'_>> = self

@@ -11,39 +11,42 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
-use slipstream_lanes::{Backend, LANES};
+use slipstream_lanes::LANES;
+
+pub use slipstream_lanes::Backend;
+use slipstream_testbed::cleanup::check_interrupted;
+use slipstream_testbed::machine::Machine;
+use slipstream_testbed::processor::{on_core, thread_cpu_time};
 
 use crate::Error;
-use crate::cleanup::check_interrupted;
-use crate::machine::Machine;
-use crate::processor::{on_core, thread_cpu_time};
 use crate::statistics::Spread;
 
 pub use bound::{multiplications_per_batch, multiply_rate};
 pub use operation::{Group, Operation};
 
-/// Stretches of work between two readings of the clock last at least this long: one reading is a system call, which takes as
-/// long as a part of a fast operation.
+/// Stretches of work between two readings of the clock last at least this long: one reading is a
+/// system call, which takes as long as a part of a fast operation.
 const SHORTEST_STRETCH: Duration = Duration::from_micros(200);
 
-/// What is measured.
+/// Options of an experiment.
 #[derive(Debug, Clone)]
 pub struct Experiment {
-    /// What is computed.
+    /// The operations.
     pub operations: Vec<Operation>,
     /// The instructions to compute with.
     pub backend: Backend,
-    /// The number of operations per batch, 1 to [`LANES`]. Signatures with nonces made ahead come one at a time.
+    /// The number of operations per batch, 1 to [`LANES`]. Signatures with precomputed nonces come
+    /// one at a time.
     pub live_lanes: usize,
     /// The length of one measurement in CPU time, with what is prepared for it.
     pub window: Duration,
-    /// How many times all is measured.
+    /// Number of times that all is measured.
     pub rounds: usize,
     /// The core to measure on.
     pub core: usize,
 }
 
-/// What is found for one operation: medians over the rounds.
+/// The result for one operation: medians over the rounds.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     /// The operation's name.
@@ -52,7 +55,7 @@ pub struct Row {
     pub backend: &'static str,
     /// Operations per call.
     pub live_lanes: usize,
-    /// How many pairs were measured.
+    /// Number of pairs that were measured.
     pub rounds: usize,
     /// Operations per second of CPU time, in lanes.
     pub lanes_per_s: f64,
@@ -62,15 +65,16 @@ pub struct Row {
     pub ratio: f64,
     /// Its smallest and largest value.
     pub ratio_range: [f64; 2],
-    /// The share of the core's multiply instructions that the algorithm's count makes up; `None` for the portable
-    /// backend, which no vector instruction bounds, and on curves, where additions and carries count as much.
+    /// The share of the core's multiply instructions that the algorithm's count makes up; `None`
+    /// for the portable backend, which no vector instruction bounds, and on curves, where additions
+    /// and carries count as much.
     pub bound_fraction: Option<f64>,
 }
 
 /// All that an experiment found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
-    /// Where it was measured.
+    /// The machine.
     pub machine: Machine,
     /// One per operation.
     pub rows: Vec<Row>,
@@ -87,9 +91,8 @@ impl Experiment {
     /// Runs the experiment; `progress` sees every row as it comes.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when this CPU cannot run the backend, the backend does not compute an operation or a result
-    /// is wrong, [`Error::OpenSsl`],
-    /// [`Error::Io`], [`Error::Interrupted`].
+    /// [`Error::Unsupported`] when this CPU cannot run the backend, the backend does not compute an
+    /// operation or a result is wrong, [`Error::Testbed`].
     ///
     /// # Panics
     /// If the number of live lanes is not 1 to [`LANES`].
@@ -118,7 +121,7 @@ impl Experiment {
                 progress(&row);
                 rows.push(row);
             }
-            Ok(rows)
+            Ok::<_, Error>(rows)
         })?;
         Ok(Outcome {
             machine: Machine::describe(None),
@@ -187,7 +190,8 @@ impl Experiment {
             Operation::Rsa(size) => multiplications_per_batch(self.backend, size),
             _ => None,
         };
-        // Measured next to what it bounds: the clock depends on how much 512-bit work there has just been.
+        // Measured next to what it bounds: the clock depends on how much 512-bit work there has
+        // just been.
         let bound = multiplications.and_then(|count| Some((count, multiply_rate(self.backend)?)));
         Ok(Pair {
             lanes_per_s: calls_per_s * self.operations_per_call(operation) as f64,
@@ -238,12 +242,13 @@ trait Subject {
     /// Computes one operation with libcrypto.
     fn run_libcrypto(&mut self) -> Result<(), Error>;
 
-    /// Whether both come to the same results.
+    /// Returns true if both come to the same results.
     fn agrees(&mut self) -> Result<bool, Error>;
 }
 
-/// How often something runs per second of CPU time. CPU time, since the core may be shared. `stretch` runs it as many times
-/// as it is told to and returns the time that this took; what else it does ends the measurement sooner.
+/// Runs per second of CPU time: not of real time, since the core may be shared. `stretch` runs it
+/// as many times as it is told to and returns the time that this took; what else it does ends the
+/// measurement sooner.
 fn rate(
     window: Duration,
     mut stretch: impl FnMut(usize) -> Result<Duration, Error>,
@@ -307,8 +312,9 @@ impl fmt::Display for Outcome {
 
 #[cfg(test)]
 mod tests {
+    use slipstream_testbed::processor::usable_cores;
+
     use super::*;
-    use crate::processor::usable_cores;
 
     fn experiment(backend: Backend, operations: &[Operation]) -> Experiment {
         Experiment {

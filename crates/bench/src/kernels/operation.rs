@@ -15,7 +15,7 @@ pub enum Operation {
     Shared(Group),
     /// An ECDSA signature of a digest with a fresh nonce.
     Sign(Curve),
-    /// The same with a nonce that was made ahead: what is left to do, one signature at a time.
+    /// The same with a precomputed nonce: the rest of a signature, one at a time.
     SignAhead(Curve),
 }
 
@@ -72,7 +72,7 @@ impl Operation {
             .find(|operation| operation.name() == name)
     }
 
-    /// Whether the backend computes it at all.
+    /// Returns true if the backend computes it at all.
     pub fn is_offered(self, backend: Backend) -> bool {
         match self {
             Operation::Rsa(_) => true,

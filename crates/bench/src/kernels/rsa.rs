@@ -4,10 +4,9 @@ use std::hint::black_box;
 
 use openssl::pkey::Private;
 use openssl::rsa::{Padding, Rsa};
+use slipstream_keys::rsa::{Components, PrivateKey, Size};
 use slipstream_lanes::Backend;
-use slipstream_lanes::rsa::{
-    Components, Operation, PrivateKey, Size, Workspace, private_operation,
-};
+use slipstream_lanes::rsa::{self, PreparedKey, Workspace, private_operations};
 
 use super::Subject;
 use crate::Error;
@@ -15,7 +14,7 @@ use crate::Error;
 /// One key in both libraries, with a message.
 pub(super) struct PrivateOperation {
     libcrypto: Rsa<Private>,
-    lanes: PrivateKey,
+    lanes: PreparedKey,
     workspace: Box<Workspace>,
     input: Vec<u8>,
     outputs: Vec<Vec<u8>>,
@@ -46,17 +45,17 @@ impl PrivateOperation {
 
 impl Subject for PrivateOperation {
     fn run_lanes(&mut self) -> Result<(), Error> {
-        let mut operations: Vec<Operation<'_>> = self
+        let mut operations: Vec<rsa::PrivateOperation<'_>> = self
             .outputs
             .iter_mut()
-            .map(|output| Operation {
+            .map(|output| rsa::PrivateOperation {
                 key: &self.lanes,
                 input: black_box(&self.input),
                 output,
             })
             .collect();
-        let outcomes = private_operation(&mut self.workspace, &mut operations);
-        outcomes
+        let (backend, size) = (self.lanes.backend(), self.lanes.size());
+        private_operations(backend, &mut self.workspace, size, &mut operations)
             .iter()
             .try_for_each(|outcome| outcome.map_err(Error::lanes))
     }
@@ -68,7 +67,8 @@ impl Subject for PrivateOperation {
             .map_err(Error::openssl("libcrypto's private-key operation failed"))
     }
 
-    /// Also warms both up: libcrypto prepares its Montgomery contexts and its blinding with a key's first operation.
+    /// Also warms both up: libcrypto prepares its Montgomery contexts and its blinding with a key's
+    /// first operation.
     fn agrees(&mut self) -> Result<bool, Error> {
         self.run_libcrypto()?;
         self.run_lanes()?;
@@ -76,23 +76,21 @@ impl Subject for PrivateOperation {
     }
 }
 
-fn lanes_key(backend: Backend, key: &Rsa<Private>) -> Result<PrivateKey, Error> {
+fn lanes_key(backend: Backend, key: &Rsa<Private>) -> Result<PreparedKey, Error> {
     let bytes = |number: Option<&openssl::bn::BigNumRef>| {
         number.map_or_else(Vec::new, openssl::bn::BigNumRef::to_vec)
     };
-    PrivateKey::new(
-        backend,
-        &Components {
-            modulus: &key.n().to_vec(),
-            public_exponent: &key.e().to_vec(),
-            prime1: &bytes(key.p()),
-            prime2: &bytes(key.q()),
-            exponent1: &bytes(key.dmp1()),
-            exponent2: &bytes(key.dmq1()),
-            coefficient: &bytes(key.iqmp()),
-        },
-    )
-    .map_err(Error::lanes)
+    let key = PrivateKey::new(&Components {
+        modulus: &key.n().to_vec(),
+        public_exponent: &key.e().to_vec(),
+        prime1: &bytes(key.p()),
+        prime2: &bytes(key.q()),
+        exponent1: &bytes(key.dmp1()),
+        exponent2: &bytes(key.dmq1()),
+        coefficient: &bytes(key.iqmp()),
+    })
+    .map_err(Error::lanes)?;
+    PreparedKey::new(backend, &key).map_err(Error::lanes)
 }
 
 #[cfg(test)]

@@ -37,7 +37,8 @@ impl Scalars {
         self.bytes
     }
 
-    /// Fills `scalars` with as many as it has room for, uniformly random, big-endian on a NIST curve.
+    /// Fills `scalars` with as many as it has room for, uniformly random, big-endian on a NIST
+    /// curve.
     pub(super) fn draw(&self, scalars: &mut [u8]) -> Result<(), Error> {
         let failed = "libcrypto has no random bytes";
         rand_priv_bytes(scalars).map_err(Error::openssl(failed))?;

@@ -7,7 +7,8 @@ use openssl::error::ErrorStack;
 use openssl::pkey::{PKey, Private};
 use openssl::pkey_ctx::PkeyCtx;
 use openssl::rand::rand_bytes;
-use slipstream_lanes::ec::{self, Curve, Nonce, Sign, SigningKey};
+use slipstream_keys::ec::PrivateKey;
+use slipstream_lanes::ec::{self, Curve, Nonce, PreparedKey, PreparedNonce, Signature};
 use slipstream_lanes::{Backend, LANES};
 
 use super::Subject;
@@ -16,7 +17,8 @@ use super::operation::Group;
 use super::scalar::Scalars;
 use crate::Error;
 
-/// Signatures with fresh nonces, which both sides draw, libcrypto one at a time, lanes for the batch.
+/// Signatures with fresh nonces, which both sides draw, libcrypto one at a time, lanes for the
+/// batch.
 pub(super) struct Signatures {
     backend: Backend,
     curve: Curve,
@@ -45,19 +47,19 @@ impl Signatures {
 impl Subject for Signatures {
     fn run_lanes(&mut self) -> Result<(), Error> {
         self.scalars.draw(&mut self.nonces)?;
-        let mut operations: Vec<Sign<'_>> = self
+        let mut operations: Vec<Signature<'_>> = self
             .signers
             .all
             .iter_mut()
             .zip(self.nonces.chunks_exact(self.scalars.bytes()))
-            .map(|(signer, nonce)| Sign {
+            .map(|(signer, nonce)| Signature {
                 key: &signer.lanes,
                 digest: &signer.digest,
                 nonce,
                 signature: &mut signer.signature,
             })
             .collect();
-        ec::sign_batch(self.backend, self.curve, &mut operations)
+        ec::signatures(self.backend, self.curve, &mut operations)
             .iter()
             .try_for_each(|outcome| outcome.map_err(Error::lanes))
     }
@@ -72,12 +74,12 @@ impl Subject for Signatures {
     }
 }
 
-/// Signatures with nonces made ahead.
+/// Signatures with precomputed nonces.
 pub(super) struct SignaturesAhead {
     backend: Backend,
     curve: Curve,
     scalars: Scalars,
-    ready: Vec<Nonce>,
+    ready: Vec<PreparedNonce>,
     signers: Signers,
 }
 
@@ -100,9 +102,16 @@ impl Subject for SignaturesAhead {
         let mut scalars = vec![0; LANES * bytes];
         while self.ready.len() < runs {
             self.scalars.draw(&mut scalars)?;
-            let each: Vec<&[u8]> = scalars.chunks_exact(bytes).collect();
-            let made = ec::nonces(self.backend, self.curve, &each);
-            self.ready.extend(made.into_iter().flatten());
+            let mut prepared = [const { None }; LANES];
+            let mut operations: Vec<Nonce<'_>> = scalars
+                .chunks_exact(bytes)
+                .zip(&mut prepared)
+                .map(|(scalar, prepared)| Nonce { scalar, prepared })
+                .collect();
+            ec::nonces(self.backend, self.curve, &mut operations)
+                .iter()
+                .try_for_each(|outcome| outcome.map_err(Error::lanes))?;
+            self.ready.extend(prepared.into_iter().flatten());
         }
         Ok(())
     }
@@ -110,7 +119,9 @@ impl Subject for SignaturesAhead {
     fn run_lanes(&mut self) -> Result<(), Error> {
         let nonce = self.ready.pop().expect("prepared");
         let signer = self.signers.next();
-        ec::sign(&signer.lanes, &signer.digest, nonce, &mut signer.signature).map_err(Error::lanes)
+        nonce
+            .sign(&signer.lanes, &signer.digest, &mut signer.signature)
+            .map_err(Error::lanes)
     }
 
     fn run_libcrypto(&mut self) -> Result<(), Error> {
@@ -135,13 +146,13 @@ struct Signers {
 
 /// One key in both libraries, with a digest.
 struct Signer {
-    lanes: SigningKey,
+    lanes: PreparedKey,
     libcrypto: PkeyCtx<Private>,
     key: EcKey<Private>,
     digest: Vec<u8>,
-    /// Of lanes: r and s.
+    /// Signatures by lanes: r and s.
     signature: Vec<u8>,
-    /// Of libcrypto: DER.
+    /// Signatures by libcrypto: DER.
     libcrypto_signature: Vec<u8>,
     libcrypto_length: usize,
 }
@@ -159,7 +170,8 @@ impl Signers {
         &mut self.all[self.last]
     }
 
-    /// Whether the signatures of lanes, and those that libcrypto makes now, are signatures.
+    /// Returns true if libcrypto accepts the signatures of lanes, and those that it makes itself
+    /// now.
     fn all_verify(&mut self) -> Result<bool, Error> {
         for signer in &mut self.all {
             signer.sign_with_libcrypto()?;
@@ -190,8 +202,9 @@ impl Signer {
         };
         let (key, libcrypto, size) =
             prepare(&mut digest).map_err(Error::openssl("cannot prepare a key"))?;
+        let lanes = PrivateKey::new(curve, &private).map_err(Error::lanes)?;
         Ok(Signer {
-            lanes: SigningKey::new(curve, &private).map_err(Error::lanes)?,
+            lanes: PreparedKey::new(&lanes),
             libcrypto,
             key,
             digest,

@@ -1,4 +1,4 @@
-//! One connection of the load: its socket, its TLS session and the step it is at.
+//! One connection of a load: its socket, and the stage that it is at.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -6,70 +6,56 @@ use std::time::Instant;
 
 use mio::net::TcpStream;
 
-use super::tls::{Client, Session};
-use super::{Behaviour, Step, socket};
+use super::{Step, Visits, socket};
 
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-const STATUS_LINE: &[u8] = b"HTTP/1.1 200 ";
-
-/// A connection and how far it has come.
-pub(super) struct Connection {
+/// A connection, with the state `V` that its kind of load keeps for it.
+pub(super) struct Connection<V> {
     socket: TcpStream,
-    session: Session,
-    stage: Stage,
-    started: Instant,
+    pub(super) stage: Stage,
+    /// The time of connect(), or of the latest request.
+    pub(super) since: Instant,
+    pub(super) visit: V,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+/// The stage of a connection. Data from the server means something else in each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
     Handshake,
-    /// The request is sent; waits for the response and the server's close_notify.
+    /// A request has been sent; waits for its response.
     Response,
-    /// Our close_notify and FIN are sent; waits for the server's FIN.
+    /// All has been said; waits for the server's FIN.
     Closing,
 }
 
-/// What [`Connection::advance`] has come to.
+/// The point that [`Connection::advance`] has reached.
 pub(super) enum Progress {
     /// Nothing more can be done until the socket is ready again.
     Waiting,
-    /// The handshake has just been completed; there is more to do at once.
-    HandshakeComplete,
-    /// Over, and as it should be.
+    /// A handshake or a response has just been completed; there is more to do at once.
+    Visited,
+    /// The connection is over, and in order.
     Closed,
-    /// Failed, at this step and for this reason.
-    Failed(Step, String),
+    /// The connection has failed, at this step and for this reason.
+    Failed(Step, io::Error),
 }
 
-impl Connection {
-    /// Starts to connect to `address`, with the `number`th source address where there is a choice. `session` is one
-    /// that is no longer used. With `resume` the handshake offers to resume an earlier one's session.
+impl<V> Connection<V> {
+    /// Starts to connect to `address`, with the `number`th source address where there is a choice.
+    /// `begin` returns its first stage and its state.
     pub(super) fn open(
         address: SocketAddr,
         number: u32,
-        mut session: Session,
-        client: &Client<'_>,
-        resume: bool,
-    ) -> io::Result<Connection> {
-        let started = Instant::now();
+        begin: impl FnOnce() -> io::Result<(Stage, V)>,
+    ) -> io::Result<Connection<V>> {
+        let since = Instant::now();
         let socket = socket::connect(address, number)?;
-        session.start(client, resume).map_err(io::Error::other)?;
+        let (stage, visit) = begin()?;
         Ok(Connection {
             socket,
-            session,
-            stage: Stage::Handshake,
-            started,
+            stage,
+            since,
+            visit,
         })
-    }
-
-    /// When the connection was started.
-    pub(super) fn started(&self) -> Instant {
-        self.started
-    }
-
-    /// Whether its handshake, which is complete, was an abbreviated one.
-    pub(super) fn is_resumed(&self) -> bool {
-        self.session.is_resumed()
     }
 
     /// The socket, for the event queue.
@@ -77,111 +63,62 @@ impl Connection {
         &mut self.socket
     }
 
-    /// Ends the connection and gives its session back for the next one.
-    pub(super) fn into_session(self) -> Session {
-        self.session
+    /// Goes as far as the socket allows, or to the end of a handshake or a response.
+    pub(super) fn advance(&mut self, visits: &mut impl Visits<Visit = V>) -> Progress {
+        match self.try_advance(visits) {
+            Ok(progress) => progress,
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => Progress::Waiting,
+                io::ErrorKind::ConnectionRefused => Progress::Failed(Step::Connect, error),
+                _ => Progress::Failed(self.step(), error),
+            },
+        }
     }
 
-    /// Goes as far as the socket allows, or to the end of the handshake.
-    pub(super) fn advance(
-        &mut self,
-        client: &mut Client<'_>,
-        behaviour: Behaviour,
-        buffer: &mut [u8],
-    ) -> Progress {
+    /// Sends `outgoing` and then FIN.
+    pub(super) fn finish(&mut self, outgoing: fn(&mut V) -> &mut Vec<u8>) -> io::Result<()> {
+        // A socket that has no room for it is a failure: this is far below the size of its buffer.
+        send(&mut self.socket, outgoing(&mut self.visit)).map_err(io::Error::other)?;
+        self.socket.shutdown(Shutdown::Write)
+    }
+
+    fn try_advance<L: Visits<Visit = V>>(&mut self, visits: &mut L) -> io::Result<Progress> {
         loop {
-            if let Err(error) = self.flush() {
-                return match error.kind() {
-                    io::ErrorKind::WouldBlock => Progress::Waiting,
-                    io::ErrorKind::ConnectionRefused => {
-                        Progress::Failed(Step::Connect, error.to_string())
-                    }
-                    _ => self.fail(&error),
-                };
-            }
-            let length = match self.socket.read(buffer) {
-                Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Progress::Waiting;
-                }
+            send(&mut self.socket, L::outgoing(&mut self.visit))?;
+            let length = match self.socket.read(visits.buffer()) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return self.fail(&error),
+                length => length?,
             };
             match self.stage {
-                // What the server still sends then, tickets and its close_notify, is not looked at.
-                Stage::Closing if length == 0 => return Progress::Closed,
+                // Tickets and close_notify that the server still sends then are not looked at.
+                Stage::Closing if length == 0 => return Ok(Progress::Closed),
                 Stage::Closing => continue,
-                _ if length == 0 => return self.fail(&"the server closed the connection"),
+                _ if length == 0 => {
+                    return Err(io::Error::other("the server closed the connection"));
+                }
                 _ => {}
             }
-            if let Err(failure) = self.session.receive(client, &buffer[..length]) {
-                return self.fail(&failure);
-            }
-            if self.stage == Stage::Handshake && self.session.is_complete() {
-                return match self.after_handshake(client, behaviour) {
-                    Ok(()) => Progress::HandshakeComplete,
-                    Err(progress) => progress,
-                };
-            }
-            if self.stage == Stage::Response && self.session.is_closed_by_peer() {
-                return self.check_response();
+            if let Some(progress) = visits.receive(self, length)? {
+                return Ok(progress);
             }
         }
     }
 
-    fn after_handshake(
-        &mut self,
-        client: &mut Client<'_>,
-        behaviour: Behaviour,
-    ) -> Result<(), Progress> {
-        match behaviour {
-            Behaviour::Close => {
-                // In one segment with the client's last flight, as far as it is still to be sent.
-                self.session
-                    .close(client)
-                    .map_err(|failure| self.fail(&failure))?;
-                self.flush().map_err(|error| self.fail(&error))?;
-                self.socket
-                    .shutdown(Shutdown::Write)
-                    .map_err(|error| self.fail(&error))?;
-                self.stage = Stage::Closing;
-            }
-            Behaviour::Request => {
-                self.session
-                    .send(client, REQUEST)
-                    .map_err(|failure| self.fail(&failure))?;
-                self.stage = Stage::Response;
-            }
-        }
-        Ok(())
-    }
-
-    /// The server has closed first, as it was asked to: an answer of ours would only be met by a reset.
-    fn check_response(&self) -> Progress {
-        let data = self.session.data();
-        if data.starts_with(STATUS_LINE) {
-            return Progress::Closed;
-        }
-        let beginning = String::from_utf8_lossy(&data[..data.len().min(64)]);
-        self.fail(&format_args!("answered {beginning:?}"))
-    }
-
-    /// Sends what is to be sent. A client's flights are far below the size of a socket's buffer: a socket that takes a part
-    /// of one only does not occur, but is handled.
-    fn flush(&mut self) -> io::Result<()> {
-        while !self.session.outgoing().is_empty() {
-            let sent = self.socket.write(self.session.outgoing())?;
-            self.session.outgoing().drain(..sent);
-        }
-        Ok(())
-    }
-
-    fn fail(&self, reason: &dyn std::fmt::Display) -> Progress {
-        let step = match self.stage {
+    fn step(&self) -> Step {
+        match self.stage {
             Stage::Handshake => Step::Handshake,
             Stage::Response => Step::Request,
             Stage::Closing => Step::Close,
-        };
-        Progress::Failed(step, reason.to_string())
+        }
     }
+}
+
+/// Sends all of `outgoing`. A socket rarely takes a part of it only: a client's flights are far
+/// below the size of its buffer.
+fn send(socket: &mut TcpStream, outgoing: &mut Vec<u8>) -> io::Result<()> {
+    while !outgoing.is_empty() {
+        let sent = socket.write(outgoing)?;
+        outgoing.drain(..sent);
+    }
+    Ok(())
 }

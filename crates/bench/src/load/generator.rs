@@ -1,95 +1,146 @@
-//! The event loop that drives the connections of a load.
+//! The event loop that drives the connections of a load, whatever they do.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use mio::{Events, Interest, Poll, Token};
+use slipstream_testbed::cleanup::check_interrupted;
+use slipstream_testbed::processor::thread_cpu_time;
 
-use super::connection::{Connection, Progress};
-use super::tls::{Client, Session};
-use super::{Behaviour, Edge, Failures, Limit, Load, Report, Step};
+use super::connection::{Connection, Progress, Stage};
+use super::{Edge, Failures, Limit, Step};
 use crate::Error;
-use crate::cleanup::check_interrupted;
-use crate::processor::thread_cpu_time;
 
-/// How often time-outs and signals are looked at.
+/// Interval between two looks at time-outs and signals.
 const TICK: Duration = Duration::from_millis(100);
-/// A connection that failed is started again after this time: a server that refuses all is not hammered.
+/// A slot whose connection failed is used again after this time: a server that refuses all is not
+/// hammered.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
-/// The longest latency that the histogram holds apart, in nanoseconds.
-const LONGEST_LATENCY: u64 = 60_000_000_000;
+/// The window opens after this time even if [`Visits::is_warm`] is false.
+const LONGEST_WARM_UP: Duration = Duration::from_secs(10);
 
-pub(super) struct Generator<'a> {
-    load: &'a Load<'a>,
-    client: Client<'a>,
+/// A kind of load: the bytes that its connections exchange, and the counters of them.
+pub(super) trait Visits {
+    /// State of a connection beside its socket.
+    type Visit;
+
+    /// True if connections end by themselves: the load then ends when all have.
+    const DRAINS: bool;
+
+    /// Begins the `number`th connection, in `slot`, and returns its first stage.
+    fn begin(&mut self, slot: usize, number: u64) -> io::Result<(Stage, Self::Visit)>;
+
+    /// Bytes that are to be sent.
+    fn outgoing(visit: &mut Self::Visit) -> &mut Vec<u8>;
+
+    /// Room for what comes from a socket.
+    fn buffer(&mut self) -> &mut [u8];
+
+    /// Takes the first `length` bytes of the buffer.
+    fn receive(
+        &mut self,
+        connection: &mut Connection<Self::Visit>,
+        length: usize,
+    ) -> io::Result<Option<Progress>>;
+
+    /// Counts a handshake or a response that has just been completed.
+    fn visited(
+        &mut self,
+        slot: usize,
+        connection: &mut Connection<Self::Visit>,
+    ) -> Result<(), Error>;
+
+    /// Counts a connection that has ended in order.
+    fn closed(&mut self, connection: &Connection<Self::Visit>);
+
+    /// Takes back the state of a connection that has ended, for its buffers.
+    fn ended(&mut self, visit: Self::Visit);
+
+    /// Returns true if the window may open.
+    fn is_warm(&self) -> bool;
+
+    /// Opens the window: it has all that is counted from now on.
+    fn open_window(&mut self);
+
+    /// Closes the window.
+    fn close_window(&mut self);
+}
+
+/// The part of a load that the event loop needs to know.
+pub(super) struct Plan {
+    pub(super) address: SocketAddr,
+    pub(super) concurrency: usize,
+    pub(super) limit: Limit,
+    pub(super) timeout: Duration,
+}
+
+/// The window that was measured, and the connections that failed.
+pub(super) struct Measured {
+    pub(super) wall: Duration,
+    pub(super) client_cpu: Duration,
+    pub(super) failures: Failures,
+}
+
+pub(super) struct Generator<'a, L: Visits> {
+    plan: Plan,
+    visits: &'a mut L,
     poll: Poll,
     /// `None` where a connection has ended and the next has not been started.
-    connections: Vec<Option<Connection>>,
-    /// Sessions of connections that have ended, for their buffers.
-    sessions: Vec<Session>,
+    connections: Vec<Option<Connection<L::Visit>>>,
     retries: Vec<usize>,
     retry_at: Option<Instant>,
     opened: u64,
     draining: bool,
     window: Option<Window>,
-    resumed: u64,
-    latency: Histogram<u64>,
-    response: Histogram<u64>,
     failures: Failures,
-    buffer: Box<[u8]>,
 }
 
-/// What is known when the window opens.
+/// Readings at the moment at which the window opens.
 struct Window {
     opened: Instant,
     client_cpu: Duration,
 }
 
-impl<'a> Generator<'a> {
-    pub(super) fn new(load: &'a Load<'a>) -> Result<Generator<'a>, Error> {
+impl<'a, L: Visits> Generator<'a, L> {
+    pub(super) fn new(plan: Plan, visits: &'a mut L) -> Result<Generator<'a, L>, Error> {
         Ok(Generator {
-            load,
-            client: Client::new(load.suite, load.resumed_percent > 0)
-                .map_err(Error::openssl("cannot offer this suite"))?,
+            visits,
             poll: Poll::new().map_err(Error::io("cannot create an event queue"))?,
-            connections: (0..load.concurrency).map(|_| None).collect(),
-            sessions: Vec::with_capacity(load.concurrency),
-            retries: Vec::with_capacity(load.concurrency),
+            connections: (0..plan.concurrency).map(|_| None).collect(),
+            retries: Vec::with_capacity(plan.concurrency),
             retry_at: None,
             opened: 0,
             draining: false,
             window: None,
-            resumed: 0,
-            latency: empty_histogram(),
-            response: empty_histogram(),
             failures: Failures::default(),
-            buffer: vec![0; 16 * 1024].into_boxed_slice(),
+            plan,
         })
     }
 
+    /// Runs the load on the calling thread, and calls `observe` at both edges of the window.
     pub(super) fn run(
         mut self,
         mut observe: impl FnMut(Edge) -> Result<(), Error>,
-    ) -> Result<Report, Error> {
+    ) -> Result<Measured, Error> {
         let started = Instant::now();
-        let mut events = Events::with_capacity(self.load.concurrency.clamp(16, 1024));
+        let mut events = Events::with_capacity(self.plan.concurrency.clamp(16, 1024));
         let mut next_tick = started + TICK;
         let mut closed_window = None;
 
-        if matches!(self.load.limit, Limit::Connections(_)) {
+        if matches!(self.plan.limit, Limit::Connections(_)) {
             self.open_window(&mut observe)?;
         }
-        for slot in 0..self.load.concurrency {
+        for slot in 0..self.plan.concurrency {
             self.open(slot);
-            self.advance(slot);
+            self.advance(slot)?;
         }
         loop {
             let now = Instant::now();
             if closed_window.is_none()
-                && let Limit::Duration { warm_up, window } = self.load.limit
+                && let Limit::Duration { warm_up, window } = self.plan.limit
             {
-                if self.window.is_none() && now >= started + warm_up {
+                if self.window.is_none() && self.is_warm(now.duration_since(started), warm_up) {
                     self.open_window(&mut observe)?;
                 }
                 if let Some(open) = &self.window
@@ -107,38 +158,34 @@ impl<'a> Generator<'a> {
                 self.expire(now);
                 next_tick = now + TICK;
             }
-            self.restart_failed(now);
-            let wake = self.next_wake(started, next_tick);
+            self.restart_failed(now)?;
+            let wake = self.next_wake(now, started, next_tick);
             match self
                 .poll
                 .poll(&mut events, Some(wake.saturating_duration_since(now)))
             {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => {
-                    return Err(Error::Io {
-                        context: "cannot wait for events".to_owned(),
-                        source,
-                    });
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    return Err(Error::io("cannot wait for events")(error));
                 }
+                _ => {}
             }
             for event in &events {
-                self.advance(event.token().0);
+                self.advance(event.token().0)?;
             }
         }
-        let closed = match closed_window {
+        let (wall, client_cpu) = match closed_window {
             Some(closed) => closed,
             None => self.close_window(&mut observe)?,
         };
-        Ok(Report {
-            handshakes: closed.handshakes,
-            wall: closed.wall,
-            client_cpu: closed.client_cpu,
-            resumed: self.resumed,
-            latency: self.latency,
-            response: self.response,
+        Ok(Measured {
+            wall,
+            client_cpu,
             failures: self.failures,
         })
+    }
+
+    fn is_warm(&self, elapsed: Duration, warm_up: Duration) -> bool {
+        elapsed >= warm_up && (self.visits.is_warm() || elapsed >= LONGEST_WARM_UP)
     }
 
     fn open_window(
@@ -146,6 +193,7 @@ impl<'a> Generator<'a> {
         observe: &mut impl FnMut(Edge) -> Result<(), Error>,
     ) -> Result<(), Error> {
         observe(Edge::Open)?;
+        self.visits.open_window();
         self.window = Some(Window {
             opened: Instant::now(),
             client_cpu: thread_cpu_time(),
@@ -153,42 +201,44 @@ impl<'a> Generator<'a> {
         Ok(())
     }
 
+    /// Returns the length of the window and the CPU time of the load inside it.
     fn close_window(
         &mut self,
         observe: &mut impl FnMut(Edge) -> Result<(), Error>,
-    ) -> Result<ClosedWindow, Error> {
+    ) -> Result<(Duration, Duration), Error> {
         let window = self
             .window
             .take()
             .expect("a window is closed once, after it was opened");
-        let closed = ClosedWindow {
-            handshakes: self.latency.len(),
-            wall: window.opened.elapsed(),
-            client_cpu: thread_cpu_time().saturating_sub(window.client_cpu),
-        };
+        self.visits.close_window();
+        let closed = (
+            window.opened.elapsed(),
+            thread_cpu_time().saturating_sub(window.client_cpu),
+        );
         observe(Edge::Close)?;
         Ok(closed)
     }
 
     fn is_finished(&self) -> bool {
-        !self.may_open() && self.connections.iter().all(Option::is_none)
+        !self.may_open() && (!L::DRAINS || self.connections.iter().all(Option::is_none))
     }
 
     fn may_open(&self) -> bool {
-        match self.load.limit {
+        match self.plan.limit {
             Limit::Duration { .. } => !self.draining,
             Limit::Connections(count) => self.opened < count,
         }
     }
 
-    fn next_wake(&self, started: Instant, next_tick: Instant) -> Instant {
-        let edge = match (self.load.limit, &self.window) {
+    fn next_wake(&self, now: Instant, started: Instant, next_tick: Instant) -> Instant {
+        let edge = match (self.plan.limit, &self.window) {
             (Limit::Duration { .. }, _) if self.draining => None,
             (Limit::Duration { warm_up, .. }, None) => Some(started + warm_up),
             (Limit::Duration { window, .. }, Some(open)) => Some(open.opened + window),
             (Limit::Connections(_), _) => None,
         };
-        [edge, self.retry_at]
+        // An edge that is over belongs to a window that waits for connections to be warm.
+        [edge.filter(|edge| *edge > now), self.retry_at]
             .into_iter()
             .flatten()
             .fold(next_tick, Instant::min)
@@ -199,53 +249,43 @@ impl<'a> Generator<'a> {
         if !self.may_open() {
             return;
         }
-        let number = u32::try_from(self.opened % u64::from(u32::MAX)).expect("reduced");
-        let resume = is_resumed(self.load.resumed_percent, self.opened);
+        let count = self.opened;
         self.opened += 1;
-        let session = self
-            .sessions
-            .pop()
-            .unwrap_or_else(|| Session::new(&self.client));
-        let address = self.load.address;
-        let opened = Connection::open(address, number, session, &self.client, resume).and_then(
-            |mut connection| {
+        let number = u32::try_from(count % u64::from(u32::MAX)).expect("reduced");
+        let begin = || self.visits.begin(slot, count);
+        let opened =
+            Connection::open(self.plan.address, number, begin).and_then(|mut connection| {
                 self.poll.registry().register(
                     connection.socket(),
                     Token(slot),
                     Interest::READABLE | Interest::WRITABLE,
                 )?;
                 Ok(connection)
-            },
-        );
+            });
         match opened {
             Ok(connection) => self.connections[slot] = Some(connection),
             Err(error) => self.fail(slot, Step::Connect, &error),
         }
     }
 
-    /// Takes the connection in a slot as far as its socket allows, and its successors after it. A connection that
-    /// was just opened need not wait for its first event: on loopback it is there when connect() returns.
-    fn advance(&mut self, slot: usize) {
+    /// Takes the connection in a slot as far as its socket allows, and its successors after it. A
+    /// connection that was just opened need not wait for its first event: on loopback it is there
+    /// when connect() returns.
+    fn advance(&mut self, slot: usize) -> Result<(), Error> {
         // An event may be left over from a connection that has ended.
         while let Some(connection) = &mut self.connections[slot] {
-            match connection.advance(&mut self.client, self.load.behaviour, &mut self.buffer) {
-                Progress::Waiting => return,
-                Progress::HandshakeComplete => {
-                    if self.window.is_some() {
-                        record(&mut self.latency, connection.started());
-                        self.resumed += u64::from(connection.is_resumed());
-                    }
-                }
+            match connection.advance(self.visits) {
+                Progress::Waiting => break,
+                Progress::Visited => self.visits.visited(slot, connection)?,
                 Progress::Closed => {
-                    if self.window.is_some() && self.load.behaviour == Behaviour::Request {
-                        record(&mut self.response, connection.started());
-                    }
+                    self.visits.closed(connection);
                     self.end(slot);
                     self.open(slot);
                 }
-                Progress::Failed(step, reason) => return self.fail(slot, step, &reason),
+                Progress::Failed(step, reason) => self.fail(slot, step, &reason),
             }
         }
+        Ok(())
     }
 
     fn fail(&mut self, slot: usize, step: Step, reason: &dyn std::fmt::Display) {
@@ -258,69 +298,33 @@ impl<'a> Generator<'a> {
 
     /// Frees a slot. Closing the descriptor takes it out of the event queue.
     fn end(&mut self, slot: usize) {
-        let ended = self.connections[slot].take();
-        self.sessions.extend(ended.map(Connection::into_session));
+        if let Some(ended) = self.connections[slot].take() {
+            self.visits.ended(ended.visit);
+        }
     }
 
-    fn restart_failed(&mut self, now: Instant) {
+    fn restart_failed(&mut self, now: Instant) -> Result<(), Error> {
         if self.retry_at.is_none_or(|at| now < at) {
-            return;
+            return Ok(());
         }
         self.retry_at = None;
         // The list is taken: a connection that fails at once puts its slot back on it.
         for slot in std::mem::take(&mut self.retries) {
             self.open(slot);
-            self.advance(slot);
+            self.advance(slot)?;
         }
+        Ok(())
     }
 
     fn expire(&mut self, now: Instant) {
         for slot in 0..self.connections.len() {
             let expired = self.connections[slot]
                 .as_ref()
-                .is_some_and(|connection| now > connection.started() + self.load.timeout);
+                .is_some_and(|connection| now > connection.since + self.plan.timeout);
             if expired {
-                let reason = format!("not done after {:?}", self.load.timeout);
+                let reason = format!("not done after {:?}", self.plan.timeout);
                 self.fail(slot, Step::Timeout, &reason);
             }
         }
-    }
-}
-
-struct ClosedWindow {
-    handshakes: u64,
-    wall: Duration,
-    client_cpu: Duration,
-}
-
-/// Whether the `number`th connection, from 0, is among the `percent` of 100 that offer a session, which are spread evenly.
-fn is_resumed(percent: u8, number: u64) -> bool {
-    let before = |number: u64| number * u64::from(percent) / 100;
-    before(number + 1) > before(number)
-}
-
-fn empty_histogram() -> Histogram<u64> {
-    Histogram::new_with_max(LONGEST_LATENCY, 3).expect("3 digits are allowed")
-}
-
-fn record(histogram: &mut Histogram<u64>, started: Instant) {
-    let nanoseconds = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    histogram.saturating_record(nanoseconds);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn offers_are_spread_evenly() {
-        let count = |percent| (0..1000).filter(|&at| is_resumed(percent, at)).count();
-        assert_eq!([0, 33, 90, 100].map(count), [0, 330, 900, 1000]);
-        for start in (0..1000).step_by(10) {
-            let full = (start..start + 10).filter(|&at| !is_resumed(90, at));
-            assert_eq!(full.count(), 1);
-        }
-        // The first handshake cannot resume anything.
-        assert!(!is_resumed(90, 0));
     }
 }

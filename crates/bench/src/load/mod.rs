@@ -1,54 +1,45 @@
-//! The load generator: one thread that keeps a number of connections at work on TLS handshakes.
+//! The load generator: one thread that keeps a number of connections at work on a server.
 //!
-//! It is closed-loop: each of its connections connects, completes a handshake, closes in order (its own
-//! close_notify and FIN first, then it waits for the server's FIN) and starts again. Waiting for the server's end
-//! matters: a client that closed at once with TLS 1.3 tickets still on the way would make the kernel
-//! answer them with a reset, which a server handles and logs as an error.
+//! It is closed-loop: a connection that has ended is followed by the next. One event loop
+//! (`generator`) drives two kinds of load:
 //!
-//! [`download`] is the load for responses: connections that fetch a page again and again.
+//! - [`Load`]: TLS handshakes. Each connection connects, completes a handshake, closes in order
+//!   (its own close_notify and FIN first, then it waits for the server's FIN) and starts again.
+//!   Waiting for the server's end matters: a client that closed at once with TLS 1.3 tickets still
+//!   on the way would make the kernel answer them with a reset, which a server handles and logs as
+//!   an error.
+//! - [`Download`]: responses. Connections fetch a page again and again, with or without TLS.
 //!
-//! Handshakes are full ones unless [`Load::resumed_percent`] says otherwise. It never verifies a certificate.
+//! Handshakes are full ones unless [`Load::resumed_percent`] says otherwise. A certificate is never
+//! verified.
 
 mod connection;
+mod cpu;
 pub mod download;
 mod generator;
+mod handshakes;
+mod reader;
 mod socket;
 mod tls;
 
 use std::fmt;
-use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::Error;
-use crate::suite::{Protocol, Suite};
+pub use cpu::{CpuTimes, with_cpu_times};
+pub use download::Download;
+use generator::Visits;
+pub use handshakes::{Behaviour, Load, Report};
 
-/// A load on one server.
-#[derive(Debug, Clone)]
-pub struct Load<'a> {
-    /// The server.
-    pub address: SocketAddr,
-    /// The only kind of handshake that is offered.
-    pub suite: &'a Suite,
-    /// How many of 100 handshakes offer to resume a session, all the same one, with its ticket. In TLS 1.2 alone; 0 is
-    /// for full handshakes. The first ones are full in any case, as there is no session yet.
-    pub resumed_percent: u8,
-    /// How many connections are kept at work at a time.
-    pub concurrency: usize,
-    /// When to stop.
-    pub limit: Limit,
-    /// What a connection does once its handshake is complete.
-    pub behaviour: Behaviour,
-    /// How long a connection may take before it counts as failed.
-    pub timeout: Duration,
-}
+/// The longest latency that a histogram holds apart, in nanoseconds.
+const LONGEST_LATENCY: u64 = 60_000_000_000;
 
 /// When a load ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// After a warm-up that does not count and a window that does. What is in flight at either edge of
-    /// the window belongs to it with the share that ends inside, as in any steady state.
+    /// After a warm-up that does not count and a window that does. What is in flight at either edge
+    /// of the window belongs to it with the share that ends inside, as in any steady state.
     Duration {
         /// The time before the window opens.
         warm_up: Duration,
@@ -59,53 +50,17 @@ pub enum Limit {
     Connections(u64),
 }
 
-/// What a connection does once its handshake is complete.
+/// An edge of the measured window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Behaviour {
-    /// Closes.
+pub enum Edge {
+    /// The window opens.
+    Open,
+    /// The window closes.
     Close,
-    /// Sends `GET /`, expects status 200, reads to the end and closes.
-    Request,
 }
 
-/// What a load has measured.
-#[derive(Debug, Clone)]
-pub struct Report {
-    /// Handshakes completed inside the window.
-    pub handshakes: u64,
-    /// How many of them resumed a session.
-    pub resumed: u64,
-    /// The length of the window.
-    pub wall: Duration,
-    /// The CPU time of the load generator inside the window.
-    pub client_cpu: Duration,
-    /// Time from connect() to the completed handshake in nanoseconds, three significant digits.
-    pub latency: Histogram<u64>,
-    /// Time from connect() to the end of the response in nanoseconds, three significant digits. Empty without
-    /// [`Behaviour::Request`].
-    pub response: Histogram<u64>,
-    /// What went wrong from the first connection to the last, warm-up and end included.
-    pub failures: Failures,
-}
-
-impl Report {
-    /// Completed handshakes per second.
-    pub fn handshakes_per_second(&self) -> f64 {
-        self.handshakes as f64 / self.wall.as_secs_f64()
-    }
-
-    /// The share of one core that the load generator took.
-    pub fn client_share(&self) -> f64 {
-        self.client_cpu.as_secs_f64() / self.wall.as_secs_f64()
-    }
-
-    /// The latency that `quantile` of the handshakes stayed within, in microseconds; not a number if there were none.
-    pub fn latency_us(&self, quantile: f64) -> f64 {
-        quantile_us(&self.latency, quantile)
-    }
-}
-
-/// The time in microseconds that `quantile` of a histogram of nanoseconds stayed within; not a number if it is empty.
+/// The time in microseconds that `quantile` of a histogram of nanoseconds stayed within; not a
+/// number if it is empty.
 pub fn quantile_us(histogram: &Histogram<u64>, quantile: f64) -> f64 {
     if histogram.is_empty() {
         return f64::NAN;
@@ -134,12 +89,12 @@ pub struct Failures {
     pub close: u64,
     /// Any step took longer than [`Load::timeout`].
     pub timeout: u64,
-    /// What the first failure was.
+    /// The first failure.
     pub first: Option<String>,
 }
 
 impl Failures {
-    /// How many connections failed.
+    /// Number of connections that failed.
     pub fn total(&self) -> u64 {
         self.connect + self.handshake + self.request + self.close + self.timeout
     }
@@ -199,45 +154,13 @@ impl Step {
     }
 }
 
-impl Load<'_> {
-    /// Runs the load on the calling thread.
-    ///
-    /// # Errors
-    /// [`Error::OpenSsl`] when the suite cannot be offered, [`Error::Io`] when the event queue fails,
-    /// [`Error::Interrupted`]. Failed connections are no error: they are counted.
-    ///
-    /// # Panics
-    /// When the concurrency is 0, or sessions of TLS 1.3 are to be resumed.
-    pub fn run(&self) -> Result<Report, Error> {
-        self.run_observed(|_| Ok(()))
-    }
-
-    /// Like [`Load::run`], and calls `observe` when the window opens and when it closes: the place to read what
-    /// the server has used in between.
-    ///
-    /// # Errors
-    /// Those of [`Load::run`] and of `observe`.
-    ///
-    /// # Panics
-    /// Those of [`Load::run`].
-    pub fn run_observed(
-        &self,
-        observe: impl FnMut(Edge) -> Result<(), Error>,
-    ) -> Result<Report, Error> {
-        assert!(self.concurrency > 0, "a load needs a connection");
-        assert!(
-            self.resumed_percent == 0 || self.suite.protocol == Protocol::Tls12,
-            "only sessions of TLS 1.2 are resumed"
-        );
-        generator::Generator::new(self)?.run(observe)
-    }
+/// A histogram of nanoseconds with three significant digits.
+fn empty_histogram() -> Histogram<u64> {
+    Histogram::new_with_max(LONGEST_LATENCY, 3).expect("3 digits are allowed")
 }
 
-/// An edge of the measured window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Edge {
-    /// The window opens.
-    Open,
-    /// The window closes.
-    Close,
+/// Records the time that has passed since an instant.
+fn record(histogram: &mut Histogram<u64>, since: Instant) {
+    let nanoseconds = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    histogram.saturating_record(nanoseconds);
 }

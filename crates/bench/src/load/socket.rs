@@ -24,8 +24,8 @@ pub(super) fn connect(address: SocketAddr, number: u32) -> io::Result<TcpStream>
     Ok(TcpStream::from_std(socket.into()))
 }
 
-/// A source address for the `number`th connection to a loopback address: one of 65,025, so that the sockets left
-/// in TIME_WAIT never use up the ports of one address. Elsewhere the system chooses.
+/// A source address for the `number`th connection to a loopback address: one of 65,025, so that the
+/// sockets left in TIME_WAIT never use up the ports of one address. Elsewhere the system chooses.
 fn source_address(target: SocketAddr, number: u32) -> Option<SocketAddr> {
     const HOSTS: u32 = 255;
     match target.ip() {

@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use slipstream_bench::command::options;
+use slipstream_bench::command::output;
 use slipstream_bench::compress::{Experiment, Row, write_report};
-use slipstream_bench::pages::{Page, corpus};
-
-use super::options;
-use crate::output;
+use slipstream_bench::corpus::{self, Page};
 
 /// Compare the compression library with the system's zlib
 ///
-/// Pages as in `bench pages`, each compressed whole by zlib at level 1 in the way nginx calls it, and by the library: as one
-/// stream (gzip-1 stream), as chunks that refer to no other (gzip-1 chunks 64k), and as responses in software (session). With
-/// --engine, responses go to an engine on another core too, with the stream and chunk sizes of the QWEB paper's figure 11:
-/// pipelined 256/64 accumulates 256 KB, submits chunks of 64 KB, and waits for all; 64/64 is straight offload.
+/// Pages as in `bench pages`, each compressed whole by zlib at level 1 in the way nginx calls it,
+/// and by the library: as one stream (gzip-1 stream), as chunks that refer to no other (gzip-1
+/// chunks 64k), and as responses in software (session). With --engine, responses go to an engine on
+/// another core too, with the stream and chunk sizes of the QWEB paper's figure 11: pipelined
+/// 256/64 accumulates 256 KB, submits chunks of 64 KB, and waits for all; 64/64 is straight
+/// offload.
 ///
 /// Everything is decompressed and compared once before it is measured.
 #[derive(Args)]
@@ -42,7 +43,7 @@ pub struct BenchCompress {
     /// Lengths of chunks, and of what accumulates before they are submitted
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = chunk, default_value = "32k,64k,128k,256k")]
     chunk: Vec<usize>,
-    /// Measure over an engine too, and from which length on it saves the caller time
+    /// Measure over an engine too, and the length from which on it saves the caller time
     #[arg(long)]
     engine: bool,
     /// Responses at a time where nothing waits for the engine
@@ -51,13 +52,14 @@ pub struct BenchCompress {
     /// Length of one measurement
     #[arg(long, value_name = "SECONDS", value_parser = options::seconds, default_value = "0.1")]
     seconds: Duration,
-    /// How many times to measure everything
+    /// Number of rounds
     #[arg(long, value_parser = options::positive, default_value = "3")]
     rounds: usize,
     /// Write rows.json and plots to this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write machine, rows and summary to this file as JSON (- for standard output, without the table)
+    /// Write machine, rows and summary to this file as JSON (- for standard output, without the
+    /// table)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Core that compresses [default: the first]

@@ -6,27 +6,30 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
+use slipstream_bench::command::options;
+use slipstream_bench::command::output;
 use slipstream_bench::handshake::{Case, Experiment, Mode, Row, System};
-use slipstream_bench::nginx::{Binary, find_module};
-use slipstream_bench::peers::{Crypto, Peer};
-use slipstream_bench::suite::Suite;
-
-use super::options;
-use crate::output;
+use slipstream_testbed::nginx::{Binary, find_module};
+use slipstream_testbed::output::write;
+use slipstream_testbed::peers::{Crypto, Peer};
+use slipstream_testbed::suite::Suite;
 
 /// Measure full TLS handshakes: a stock nginx and one with Slipstream, or several servers, in turn
 ///
-/// Starts its own servers on unused loopback ports, each with one worker, throw-away keys and a directory of its own,
-/// and removes all of it at the end. Server and load run on a core each. In every round each system is measured once,
-/// and the ratios are taken within the round: only those mean anything on a machine that is not all yours.
+/// Starts its own servers on unused loopback ports, each with one worker, throw-away keys and a
+/// directory of its own, and removes all of it at the end. Server and load run on a core each. In
+/// every round each system is measured once, and the ratios are taken within the round: only those
+/// mean anything on a machine that is not all yours.
 ///
-/// server_cpu_us is the CPU time of nginx's worker, or of all processes and threads of another server, per handshake, from
-/// the kernel's scheduler. client_share is the part of its core that the load generator took: near 1 it was the bottleneck.
+/// server_cpu_us is the CPU time of nginx's worker, or of all processes and threads of another
+/// server, per handshake, from the kernel's scheduler. client_share is the part of its core that
+/// the load generator took: near 1 it was the bottleneck.
 ///
-/// Servers other than nginx run as they come: haproxy and hitch as Debian has them, serve as `slipstream serve`, and
-/// serve-awslc as the same with aws-lc alone. rustls has no RSA key exchange, so serve is left out of those suites.
+/// Servers other than nginx run as they come: haproxy and hitch as Debian has them, serve as
+/// `slipstream serve`, and serve-awslc as the same with aws-lc alone. rustls has no RSA key
+/// exchange, so serve is left out of those suites.
 ///
-/// Exits with 1 if any connection failed, after printing all there is.
+/// Exits with 1 if any connection failed, after printing all results.
 #[derive(Args)]
 #[command(after_help = "Examples:
   slipstream bench handshake
@@ -38,7 +41,7 @@ pub struct BenchHandshake {
     /// The server programs
     #[arg(long, value_enum, value_delimiter = ',', default_value = "nginx")]
     server: Vec<ServerProgram>,
-    /// How nginx is configured; the first server and mode are what the others are compared with [default:
+    /// Modes of nginx; the first server and mode are the base of the comparison [default:
     /// stock,slipstream for nginx alone, otherwise stock]
     #[arg(long, value_enum, value_delimiter = ',')]
     mode: Vec<ModeArgument>,
@@ -56,16 +59,18 @@ pub struct BenchHandshake {
     /// Length of one measurement
     #[arg(long, value_name = "SECONDS", value_parser = options::seconds, default_value = "2")]
     seconds: Duration,
-    /// How many times to measure everything
+    /// Number of rounds
     #[arg(long, value_parser = options::positive, default_value = "5")]
     rounds: usize,
-    /// Write machine, rows and summary to this file as JSON (- for standard output, without the table)
+    /// Write machine, rows and summary to this file as JSON (- for standard output, without the
+    /// table)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// The nginx executable [default: the installed one]
     #[arg(long, value_name = "FILE")]
     nginx: Option<PathBuf>,
-    /// The Slipstream module for it [default: the one built beside this program, else the installed one]
+    /// The Slipstream module for it [default: the one built beside this program, else the installed
+    /// one]
     #[arg(long, value_name = "FILE")]
     module: Option<PathBuf>,
     /// Directives for nginx's main context in mode slipstream, as in 'slipstream { ... }'
@@ -112,7 +117,7 @@ impl BenchHandshake {
             eprintln!("{server} is not measured with {}: {reason}", suite.name);
         }
         let outcome = experiment.run(print_progress)?;
-        output::write(self.json.as_deref(), &outcome)?;
+        write(self.json.as_deref(), &outcome)?;
         Ok(output::exit_code(outcome.errors()))
     }
 

@@ -7,23 +7,23 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use slipstream_bench::command::options;
+use slipstream_bench::kernels::Backend;
 use slipstream_bench::kernels::{Experiment, Operation, Row};
-use slipstream_bench::lanes::Backend;
-use slipstream_bench::processor::usable_cores;
-
-use super::options;
-use crate::output;
+use slipstream_testbed::output::write;
+use slipstream_testbed::processor::usable_cores;
 
 /// Measure private-key operations in lanes against libcrypto, on one core
 ///
-/// A batch of eight in vector lanes against libcrypto's operations, one at a time, in turn. RSA in lanes includes the check
-/// with the public exponent. A public key and a signature include the drawing of the private key or nonce, on both sides.
-/// For a shared secret lanes check the peer's key; of libcrypto it is EVP_PKEY_derive alone, without the check that a
-/// server pays for before. With sign-ahead the nonces have been made beforehand, which is not counted: it is what is
-/// left to do in a handshake, one signature at a time.
+/// A batch of eight in vector lanes against libcrypto's operations, one at a time, in turn. RSA in
+/// lanes includes the check with the public exponent. A public key and a signature include the
+/// drawing of the private key or nonce, on both sides. For a shared secret lanes check the peer's
+/// key; of libcrypto it is EVP_PKEY_derive alone, without the check that a server pays for before.
+/// With sign-ahead the nonces have been precomputed, which is not counted: it is the rest of the
+/// work in a handshake, one signature at a time.
 ///
-/// The bound is the share of the core's measured multiply instructions that the algorithm's count makes up. It is
-/// known for RSA.
+/// The bound is the share of the core's measured multiply instructions that the algorithm's count
+/// makes up. It is known for RSA.
 #[derive(Args)]
 #[command(after_help = "Examples:
   slipstream bench kernels
@@ -43,7 +43,7 @@ pub struct BenchKernels {
     /// Length of one measurement, in CPU time
     #[arg(long, value_name = "SECONDS", value_parser = options::seconds, default_value = "0.5")]
     seconds: Duration,
-    /// How many times to measure everything
+    /// Number of rounds
     #[arg(long, value_parser = options::positive, default_value = "7")]
     rounds: usize,
     /// Core to measure on [default: the first]
@@ -88,7 +88,7 @@ impl BenchKernels {
             },
         }
         .run(print_progress)?;
-        output::write(self.json.as_deref(), &outcome)?;
+        write(self.json.as_deref(), &outcome)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -10,17 +10,17 @@ use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
 use slipstream_bench::Error;
+use slipstream_bench::command::options;
+use slipstream_bench::command::output;
 use slipstream_bench::load::{Behaviour, Limit, Load, Report};
-use slipstream_bench::processor::on_core;
-use slipstream_bench::suite::Suite;
-
-use super::options;
-use crate::output;
+use slipstream_testbed::output::write;
+use slipstream_testbed::processor::on_core;
+use slipstream_testbed::suite::Suite;
 
 /// Put full TLS handshakes on any server
 ///
-/// One thread keeps connections at work: connect, full handshake, orderly close. Certificates are not verified, sessions
-/// not resumed.
+/// One thread keeps connections at work: connect, full handshake, orderly close. Certificates are
+/// not verified, sessions not resumed.
 ///
 /// Exits with 1 if any connection failed.
 #[derive(Args)]
@@ -37,7 +37,7 @@ pub struct BenchLoad {
     /// Connections at work at a time
     #[arg(long, value_parser = options::positive, default_value = "64")]
     concurrency: usize,
-    /// How long to measure, after a warm-up of a tenth of that
+    /// Length of the measurement, after a warm-up of a tenth of that
     #[arg(long, value_name = "SECONDS", value_parser = options::seconds, default_value = "5")]
     seconds: Duration,
     /// Stop after this many connections instead
@@ -46,7 +46,7 @@ pub struct BenchLoad {
     /// Fetch / over each connection, and expect status 200
     #[arg(long)]
     request: bool,
-    /// When a connection counts as failed
+    /// Time after which a connection counts as failed
     #[arg(long, value_name = "SECONDS", value_parser = options::seconds, default_value = "10")]
     timeout: Duration,
     /// Core to run on [default: any]
@@ -91,7 +91,7 @@ impl BenchLoad {
             None => load.run()?,
         };
         let summary = Summary::of(&load, &report);
-        output::write(self.json.as_deref(), &summary)?;
+        write(self.json.as_deref(), &summary)?;
         Ok(output::exit_code(report.failures.total()))
     }
 }

@@ -7,25 +7,27 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use slipstream_bench::credentials::Credentials;
+use slipstream_bench::command::options;
+use slipstream_bench::command::output;
 use slipstream_bench::handshake::{Case, Experiment, Mode, System};
-use slipstream_bench::nginx::{Binary, Listener, Server, ServerOptions, find_module};
-use slipstream_bench::scratch::ScratchDirectory;
-use slipstream_bench::suite::{KeyType, SUITES, Suite};
+use slipstream_testbed::credentials::Credentials;
+use slipstream_testbed::nginx::{Binary, Listener, Server, ServerOptions, find_module};
+use slipstream_testbed::output::{print, write};
+use slipstream_testbed::scratch::ScratchDirectory;
+use slipstream_testbed::suite::{KeyType, SUITES, Suite};
 
 use super::bench_handshake::print_progress;
-use super::options;
-use crate::output;
 
 const ROUNDS: usize = 5;
 /// Both modes of three cases over five rounds: about half a minute with the warm-ups.
 const WINDOW: Duration = Duration::from_millis(800);
 
-/// Serve with the accelerated nginx, fetch a page, and measure what it gains
+/// Serve with the accelerated nginx, fetch a page, and measure the gain
 ///
-/// Starts the installed nginx with the Slipstream module on https://127.0.0.1:8443 with a throw-away key and certificate,
-/// fetches a page with curl over TLS 1.2 and 1.3, shows the module's counters, then measures stock against Slipstream for
-/// about half a minute. Leaves nothing behind.
+/// Starts the installed nginx with the Slipstream module on https://127.0.0.1:8443 with a
+/// throw-away key and certificate, fetches a page with curl over TLS 1.2 and 1.3, shows the
+/// module's counters, then measures stock against Slipstream for about half a minute. Leaves
+/// nothing behind.
 #[derive(Args)]
 #[command(after_help = "Examples:
   slipstream demo
@@ -37,7 +39,8 @@ pub struct Demo {
     /// The nginx executable [default: the installed one]
     #[arg(long, value_name = "FILE")]
     nginx: Option<PathBuf>,
-    /// The Slipstream module for it [default: the one built beside this program, else the installed one]
+    /// The Slipstream module for it [default: the one built beside this program, else the installed
+    /// one]
     #[arg(long, value_name = "FILE")]
     module: Option<PathBuf>,
     /// Write machine, rows and summary of the measurement to this file as JSON
@@ -67,14 +70,14 @@ impl Demo {
             load_core,
         }
         .run(print_progress)?;
-        output::print(&format_args!(
+        print(&format_args!(
             "\n{}; {}\n{}; load generator with {}\n\n",
             outcome.machine.cpu,
             outcome.machine.features.join(" "),
             outcome.machine.nginx.as_deref().unwrap_or("nginx"),
             outcome.machine.openssl
         ))?;
-        output::write(self.json.as_deref(), &outcome)?;
+        write(self.json.as_deref(), &outcome)?;
         Ok(output::exit_code(outcome.errors()))
     }
 
@@ -185,7 +188,7 @@ fn fetch(
     })
 }
 
-/// Whether a line of Prometheus text is a sample other than 0.
+/// Returns true if a line of Prometheus text is a sample other than 0.
 fn counts(line: &str) -> bool {
     !line.starts_with('#')
         && line

@@ -7,18 +7,16 @@ use std::process::{Command, ExitCode};
 use clap::Args;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
-use slipstream_bench::credentials::Credentials;
-use slipstream_bench::lanes::Backend;
-use slipstream_bench::machine::{Machine, openssl_version_number};
-use slipstream_bench::nginx::{
-    Binary, Listener, Server, ServerOptions, find_module, unused_addresses,
-};
-use slipstream_bench::processor::usable_cores;
-use slipstream_bench::scratch::ScratchDirectory;
-use slipstream_bench::suite::KeyType;
-use slipstream_deflate::Method;
-
-use crate::output;
+use slipstream_accelerators::lanes::Backend;
+use slipstream_compress::Method;
+use slipstream_testbed::credentials::Credentials;
+use slipstream_testbed::machine::{Machine, openssl_version_number};
+use slipstream_testbed::nginx::{Binary, Listener, Server, ServerOptions, find_module};
+use slipstream_testbed::output::write;
+use slipstream_testbed::port::unused_address;
+use slipstream_testbed::processor::usable_cores;
+use slipstream_testbed::scratch::ScratchDirectory;
+use slipstream_testbed::suite::KeyType;
 
 const PROVIDER_FILE: &str = "slipstream.so";
 /// The first version of OpenSSL with providers, as its library numbers it.
@@ -28,10 +26,11 @@ const ENOUGH_DESCRIPTORS: u64 = 4096;
 
 /// Show what this machine offers, what is missing, and what to do about it
 ///
-/// Looks at the CPU, OpenSSL, nginx, whether the module fits this nginx (by a trial with a temporary configuration), the
-/// provider, and the limits of this shell. Changes nothing.
+/// Checks the CPU, OpenSSL, nginx, that the module fits this nginx (by a trial with a
+/// temporary configuration), the provider, and the limits of this shell. Changes nothing.
 ///
-/// Exits with 0 if everything is there and 1 if something is missing; notes do not count as missing.
+/// Exits with 0 if everything is there and 1 if something is missing; notes do not count as
+/// missing.
 #[derive(Args)]
 #[command(after_help = "Examples:
   slipstream doctor
@@ -41,7 +40,8 @@ pub struct Doctor {
     /// The nginx executable [default: the installed one]
     #[arg(long, value_name = "FILE")]
     nginx: Option<PathBuf>,
-    /// The Slipstream module for it [default: the one built beside this program, else the installed one]
+    /// The Slipstream module for it [default: the one built beside this program, else the installed
+    /// one]
     #[arg(long, value_name = "FILE")]
     module: Option<PathBuf>,
     /// Write the findings to this file as JSON (- for standard output, without the list)
@@ -102,7 +102,7 @@ impl Doctor {
         checks.push(check_locked_memory(getrlimit(Resource::Memlock).current));
 
         let findings = Findings { machine, checks };
-        output::write(self.json.as_deref(), &findings)?;
+        write(self.json.as_deref(), &findings)?;
         Ok(findings.exit_code())
     }
 
@@ -231,7 +231,9 @@ fn check_compression(implementation: &str) -> Check {
         "igzip" => Check::ok(NAME, "gzip at levels 1 to 3 by igzip"),
         other => Check::note(
             NAME,
-            format!("gzip by {other}: this CPU is not one that igzip is fast on"),
+            format!(
+                "gzip by {other}: this CPU is not one that igzip is fast on, or igzip is not built in"
+            ),
             "none: responses are compressed, at about a third of the speed",
         ),
     }
@@ -274,7 +276,7 @@ fn check_nginx(nginx: &Binary) -> Check {
 fn try_module(nginx: &Binary, module: &Path) -> anyhow::Result<()> {
     let scratch = ScratchDirectory::new()?;
     let credentials = Credentials::generate(KeyType::Rsa2048, &scratch)?;
-    let address = unused_addresses(1)?[0];
+    let address = unused_address()?;
     Server::check(&ServerOptions {
         binary: nginx,
         module: Some(module),
@@ -289,7 +291,7 @@ fn try_module(nginx: &Binary, module: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether OpenSSL's own command finds and loads the provider.
+/// Checks that OpenSSL's own command finds and loads the provider.
 fn check_provider() -> Check {
     const NAME: &str = "provider";
     let Some(directory) = provider_directory() else {
@@ -303,7 +305,7 @@ fn check_provider() -> Check {
     if !path.is_file() {
         return Check::missing(
             NAME,
-            format!("{} is not there", path.display()),
+            format!("{} does not exist", path.display()),
             "make install (nginx does without it: the module brings its own)",
         );
     }

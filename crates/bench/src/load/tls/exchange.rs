@@ -1,19 +1,23 @@
 //! The client's half of an ephemeral key exchange, which costs it nothing.
 //!
-//! The private key is 1: the public key is then the group's base point, and the secret shared with a server is what
-//! the server has sent, its own public key. For the server the base point is a peer's key like any other. OpenSSL
-//! checks and multiplies it as it does every point (`ecp_nistz256_points_mul` uses its tables for the base point only
-//! where it is asked for a multiple of the generator, not of a point that happens to be the generator; P-384's generic
-//! arithmetic and `ossl_x25519` have no tables at all), and lanes do the same for all points, since they compute in constant time.
+//! The private key is 1: the public key is then the group's base point, and the secret shared with
+//! a server is what the server has sent, its own public key. For the server the base point is a
+//! peer's key like any other. OpenSSL checks and multiplies it as it does every point
+//! (`ecp_nistz256_points_mul` uses its tables for the base point only where it is asked for a
+//! multiple of the generator, not of a point that happens to be the generator; P-384's generic
+//! arithmetic and `ossl_x25519` have no tables at all), and lanes do the same for all points, since
+//! they compute in constant time.
 //!
-//! With any other key a client of libcrypto's would spend two scalar multiplications on each connection with a NIST curve, one of
-//! them on checking the server's point, and might well be what is measured.
+//! With any other key a client of libcrypto's would spend two scalar multiplications on each
+//! connection with a NIST curve, one of them on checking the server's point, and might well be what
+//! is measured.
+
+use slipstream_testbed::suite::Group;
 
 use super::Failure;
-use crate::suite::Group;
 
-/// The u-coordinate 9 of the base point (RFC 7748 section 4.1). No private key that follows the RFC is 1, since each
-/// has its bit 254 set, but a server cannot tell.
+/// The u-coordinate 9 of the base point (RFC 7748 section 4.1). No private key that follows the RFC
+/// is 1, since each has its bit 254 set, but a server cannot tell.
 const X25519_BASE: [u8; 32] = {
     let mut base = [0; 32];
     base[0] = 9;
@@ -42,7 +46,7 @@ const P384_BASE: [u8; 97] = [
     0x5f,
 ];
 
-/// What every ClientHello and ClientKeyExchange carries.
+/// The public key that every ClientHello and ClientKeyExchange carries.
 pub(super) fn share(group: Group) -> &'static [u8] {
     match group {
         Group::X25519 => &X25519_BASE,

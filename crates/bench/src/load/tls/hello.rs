@@ -1,14 +1,16 @@
-//! The ClientHello that is sent and the ServerHello that comes back (RFC 5246 section 7.4.1, RFC 8446 section 4.1).
+//! The ClientHello that is sent and the ServerHello that comes back (RFC 5246 section 7.4.1, RFC
+//! 8446 section 4.1).
+
+use slipstream_testbed::suite::{KeyType, Protocol, Suite};
 
 use super::Failure;
-use crate::suite::{KeyType, Protocol, Suite};
 
-/// Where the random value stands in a ClientHello, behind the handshake header and the version.
+/// Offset of the random value in a ClientHello, behind the handshake header and the version.
 pub(super) const RANDOM_OFFSET: usize = 6;
 pub(super) const RANDOM_LENGTH: usize = 32;
-/// Where the session id stands. A TLS 1.3 client sends one so that middleboxes see what they know (RFC 8446,
-/// appendix D.4), as common clients do; in TLS 1.2 it goes with a ticket, and a server that resumes sends it back (RFC 5077
-/// section 3.4).
+/// Offset of the session id. A TLS 1.3 client sends one so that middleboxes see what they know (RFC
+/// 8446, appendix D.4), as common clients do; in TLS 1.2 it goes with a ticket, and a server that
+/// resumes sends it back (RFC 5077 section 3.4).
 pub(super) const SESSION_ID_OFFSET: usize = RANDOM_OFFSET + RANDOM_LENGTH + 1;
 pub(super) const SESSION_ID_LENGTH: usize = 32;
 
@@ -26,8 +28,8 @@ const PSK_KEY_EXCHANGE_MODES: u16 = 45;
 const KEY_SHARE: u16 = 51;
 const RENEGOTIATION_INFO: u16 = 0xff01;
 
-/// The schemes that are offered (RFC 8446 section 4.2.3), those of the suite's key alone: a server with keys of several
-/// types would else choose which of them is measured.
+/// The schemes that are offered (RFC 8446 section 4.2.3), those of the suite's key alone: a server
+/// with keys of several types would else choose which of them is measured.
 fn signature_schemes(key: KeyType) -> &'static [u16] {
     match key {
         // PSS and PKCS#1 with SHA-256, 384 and 512, in the order of browsers.
@@ -37,11 +39,12 @@ fn signature_schemes(key: KeyType) -> &'static [u16] {
     }
 }
 
-/// The random value by which a ServerHello says that it asks for another ClientHello (RFC 8446 section 4.1.3).
+/// The random value by which a ServerHello says that it asks for another ClientHello (RFC 8446
+/// section 4.1.3).
 const HELLO_RETRY_REQUEST: [u8; 4] = [0xcf, 0x21, 0xad, 0x74];
 
-/// A ClientHello for `suite` that asks for tickets, with the random value and the session id left 0. In TLS 1.2 it offers
-/// to resume the session of `ticket`, unless that is empty.
+/// A ClientHello for `suite` that asks for tickets, with the random value and the session id left
+/// 0. In TLS 1.2 it offers to resume the session of `ticket`, unless that is empty.
 pub(super) fn client_hello(suite: &Suite, key_share: &[u8], ticket: &[u8]) -> Vec<u8> {
     let mut hello = vec![CLIENT_HELLO, 0, 0, 0];
     hello.extend(VERSION_TLS12);
@@ -65,7 +68,7 @@ pub(super) fn client_hello(suite: &Suite, key_share: &[u8], ticket: &[u8]) -> Ve
     hello
 }
 
-/// What a ServerHello says.
+/// The contents of a ServerHello.
 pub(super) struct ServerHello<'a> {
     pub(super) random: &'a [u8],
     /// The client's own if the server resumes a session of TLS 1.2, and always in TLS 1.3.
@@ -223,8 +226,9 @@ fn extension(hello: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
 
 #[cfg(test)]
 mod tests {
+    use slipstream_testbed::suite::SUITES;
+
     use super::*;
-    use crate::suite::SUITES;
 
     #[test]
     fn the_lengths_of_a_client_hello_add_up() {

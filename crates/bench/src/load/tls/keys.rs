@@ -1,9 +1,8 @@
-//! Transcript hashes and key derivation: the PRF of TLS 1.2 (RFC 5246 section 5) and HKDF as TLS 1.3 uses it
-//! (RFC 5869, RFC 8446 section 7.1).
+//! Transcript hashes and key derivation: the PRF of TLS 1.2 (RFC 5246 section 5) and HKDF as TLS
+//! 1.3 uses it (RFC 5869, RFC 8446 section 7.1).
 
 use openssl::sha::{Sha256, Sha384};
-
-use crate::suite::Hash;
+use slipstream_testbed::suite::Hash;
 
 /// The longest hash, in bytes.
 pub(super) const MAX_HASH: usize = 48;
@@ -19,7 +18,8 @@ pub(super) enum Hasher {
 
 impl Hasher {
     pub(super) fn new(hash: Hash) -> Hasher {
-        // The functions below fetch nothing: going through EVP would double the cost of these small inputs.
+        // The functions below fetch nothing: going through EVP would double the cost of these small
+        // inputs.
         match hash {
             Hash::Sha256 => Hasher::Sha256(Sha256::new()),
             Hash::Sha384 => Hasher::Sha384(Sha384::new()),

@@ -1,15 +1,17 @@
 //! A TLS client that does handshakes and little else, as cheaply as it can.
 //!
-//! A load generator must cost a fraction of the server it measures. OpenSSL's client costs about as much as the server:
-//! it parses the certificate, builds a chain, verifies signatures, and fetches every algorithm anew. This one does what
-//! the protocol needs for the server's work to be real, and checks that it was: the server's Finished message has to be
-//! right, which proves the whole transcript and every secret.
+//! A load generator must cost a fraction of the server it measures. OpenSSL's client costs about as
+//! much as the server: it parses the certificate, builds a chain, verifies signatures, and fetches
+//! every algorithm anew. This one does what the protocol needs for the server's work to be real,
+//! and checks that it was: the server's Finished message has to be right, which proves the whole
+//! transcript and every secret.
 //!
-//! **It is no client for anything but measuring.** It never looks at whom it talks to, and what can be shared between
-//! connections is shared: the ephemeral key 1 ([`exchange`]), one premaster secret per certificate, one session to
-//! resume.
+//! **It is no client for anything but measuring.** It never looks at whom it talks to, and what can
+//! be shared between connections is shared: the ephemeral key 1 ([`exchange`]), one premaster
+//! secret per certificate, one session to resume.
 //!
-//! It does no I/O: [`Session::receive`] takes what came from the socket, [`Session::outgoing`] is what to send.
+//! It does no I/O: [`Session::receive`] takes what came from the socket, [`Session::outgoing`] is
+//! what to send.
 
 mod exchange;
 mod hello;

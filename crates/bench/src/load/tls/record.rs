@@ -3,9 +3,9 @@
 use openssl::cipher::Cipher;
 use openssl::cipher_ctx::CipherCtx;
 use openssl::error::ErrorStack;
+use slipstream_testbed::suite::{self, Protocol};
 
 use super::Failure;
-use crate::suite::{self, Protocol};
 
 pub(super) const HEADER_LENGTH: usize = 5;
 /// The most that a protected record may hold (RFC 5246 section 6.2.3; TLS 1.3 allows less).
@@ -137,7 +137,8 @@ impl Aead {
         self.context.tag(&mut output[body + length..])
     }
 
-    /// Decrypts the record of `header` in place; returns its true kind and where in `payload` its content is.
+    /// Decrypts the record of `header` in place; returns its true kind and where in `payload` its
+    /// content is.
     pub(super) fn read(
         &mut self,
         protection: &mut Protection,
@@ -215,8 +216,9 @@ fn tls13_nonce(protection: &Protection, sequence: u64) -> [u8; NONCE_LENGTH] {
 
 #[cfg(test)]
 mod tests {
+    use slipstream_testbed::suite::SUITES;
+
     use super::*;
-    use crate::suite::SUITES;
 
     #[test]
     fn what_is_written_is_read_back_and_damage_is_noticed() {

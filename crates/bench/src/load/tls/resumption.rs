@@ -67,12 +67,12 @@ mod tests {
     use std::thread;
 
     use openssl::ssl::{SslAcceptor, SslFiletype, SslMethod, SslVersion};
+    use slipstream_testbed::credentials::Credentials;
+    use slipstream_testbed::scratch::ScratchDirectory;
+    use slipstream_testbed::suite::{KeyType, Suite};
 
     use super::super::session::Session;
     use super::*;
-    use crate::credentials::Credentials;
-    use crate::scratch::ScratchDirectory;
-    use crate::suite::{KeyType, Suite};
 
     #[test]
     fn a_session_is_resumed_when_asked_for_and_both_sides_know() {
@@ -163,8 +163,8 @@ mod tests {
             self.serve_with(client, resume, |_| ())
         }
 
-        /// One handshake and one byte of data: whether the session was resumed, as both sides agree, or why the client
-        /// gave up. `meddle` is called once the ServerHello has been read.
+        /// One handshake and one byte of data: whether the session was resumed, as both sides
+        /// agree, or why the client gave up. `meddle` is called once the ServerHello has been read.
         fn serve_with(
             &mut self,
             client: &mut Client<'_>,

@@ -6,6 +6,7 @@ use openssl::error::ErrorStack;
 use openssl::rand::rand_bytes;
 use openssl::rsa::Padding;
 use openssl::x509::X509;
+use slipstream_testbed::suite::{Protocol, Suite};
 
 use super::Failure;
 use super::exchange::{share, shared_secret};
@@ -17,7 +18,6 @@ use super::record::{Aead, ContentType, HEADER_LENGTH, MAX_PAYLOAD, Protection, w
 use super::resumption::{Offer, Resumable};
 use super::tls12::Tls12;
 use super::tls13::Tls13;
-use crate::suite::{Protocol, Suite};
 
 /// The length of a handshake message's header: its type and three bytes of length.
 pub(super) const MESSAGE_HEADER_LENGTH: usize = 4;
@@ -27,14 +27,15 @@ const CLOSE_NOTIFY: u8 = 0;
 /// TLS 1.2's premaster secret for RSA: the version and 46 random bytes (RFC 5246 section 7.4.7.1).
 const PREMASTER_LENGTH: usize = 48;
 
-/// What the connections of a load share.
+/// State that the connections of a load share.
 pub(in crate::load) struct Client<'a> {
     pub(super) suite: &'a Suite,
     pub(super) aead: Aead,
     hello: Vec<u8>,
     premaster: [u8; PREMASTER_LENGTH],
     encrypted_premaster: Option<EncryptedPremaster>,
-    /// The salt of TLS 1.3's handshake secret, the same for every connection without a pre-shared key.
+    /// The salt of TLS 1.3's handshake secret, the same for every connection without a pre-shared
+    /// key.
     pub(super) handshake_salt: Value,
     keeps_sessions: bool,
     resumable: Option<Rc<Resumable>>,
@@ -72,8 +73,8 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Whether a full handshake that offered a session, or did not, is to leave one behind. One session serves all
-    /// connections until the server refuses it.
+    /// Returns true if a full handshake is to leave a session behind; `offered` says whether it
+    /// offered one. One session serves all connections until the server refuses it.
     pub(super) fn needs_session(&self, offered: bool) -> bool {
         self.keeps_sessions && (offered || self.resumable.is_none())
     }
@@ -100,7 +101,8 @@ impl<'a> Client<'a> {
         Ok((share(group), shared_secret(group, peer)?))
     }
 
-    /// The premaster secret, and the same encrypted to the first of `certificates` (the body of a Certificate message).
+    /// The premaster secret, and the same encrypted to the first of `certificates` (the body of a
+    /// Certificate message).
     pub(super) fn premaster(&mut self, certificates: &[u8]) -> Result<(&[u8], &[u8]), Failure> {
         let known = self
             .encrypted_premaster
@@ -136,7 +138,7 @@ pub(in crate::load) struct Session {
     pub(super) channel: Channel,
 }
 
-/// What both protocol versions work on.
+/// State that both protocol versions work on.
 pub(super) struct Channel {
     pub(super) outgoing: Vec<u8>,
     pub(super) transcript: Hasher,
@@ -144,7 +146,7 @@ pub(super) struct Channel {
     pub(super) reading: Option<Protection>,
     pub(super) writing: Option<Protection>,
     pub(super) complete: bool,
-    /// Whether the server has resumed the session that was offered.
+    /// True if the server has resumed the session that was offered.
     pub(super) resumed: bool,
 }
 
@@ -173,8 +175,8 @@ impl Session {
         }
     }
 
-    /// Begins a handshake: the ClientHello is then [`Session::outgoing`]. With `resume` it offers to resume a session, if
-    /// there is one.
+    /// Begins a handshake: the ClientHello is then [`Session::outgoing`]. With `resume` it offers
+    /// to resume a session, if there is one.
     pub(in crate::load) fn start(
         &mut self,
         client: &Client<'_>,
@@ -242,17 +244,18 @@ impl Session {
         Ok(())
     }
 
-    /// What is to be sent; the caller takes away what it has sent.
+    /// Bytes to be sent; the caller removes those that it has sent.
     pub(in crate::load) fn outgoing(&mut self) -> &mut Vec<u8> {
         &mut self.channel.outgoing
     }
 
-    /// Whether the handshake is complete, the server's Finished message checked.
+    /// Returns true if the handshake is complete and the server's Finished message has been
+    /// checked.
     pub(in crate::load) fn is_complete(&self) -> bool {
         self.channel.complete
     }
 
-    /// Whether the handshake is an abbreviated one.
+    /// Returns true if the handshake is an abbreviated one.
     pub(in crate::load) fn is_resumed(&self) -> bool {
         self.channel.resumed
     }
@@ -267,7 +270,7 @@ impl Session {
         &mut self.data
     }
 
-    /// Whether the server has sent its close_notify.
+    /// Returns true if the server has sent its close_notify.
     pub(in crate::load) fn is_closed_by_peer(&self) -> bool {
         self.closed_by_peer
     }

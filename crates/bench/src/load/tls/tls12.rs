@@ -1,5 +1,6 @@
-//! The handshake of TLS 1.2 (RFC 5246 section 7.3), with RSA or ephemeral key exchange (RFC 8422) and the extended
-//! master secret (RFC 7627); the full one, and the abbreviated one of a session with a ticket (RFC 5077).
+//! The handshake of TLS 1.2 (RFC 5246 section 7.3), with RSA or ephemeral key exchange (RFC 8422)
+//! and the extended master secret (RFC 7627); the full one, and the abbreviated one of a session
+//! with a ticket (RFC 5077).
 
 use super::Failure;
 use super::hello::{RANDOM_LENGTH, Reader, ServerHello, with_length};
@@ -23,7 +24,7 @@ const VERIFY_DATA_LENGTH: usize = 12;
 const SALT_LENGTH: usize = 4;
 const MAX_KEY_BLOCK: usize = 2 * (32 + SALT_LENGTH);
 
-/// What has been learned of the server so far.
+/// Facts about the server that the handshake has brought so far.
 #[derive(Default)]
 pub(super) struct Tls12 {
     /// The session that the ClientHello has offered.
@@ -166,7 +167,8 @@ impl Tls12 {
         self.pending = Some(Protection::new(peer_key, peer_salt));
     }
 
-    /// Checks the server's Finished message. It ends a full handshake; in an abbreviated one ours comes after it.
+    /// Checks the server's Finished message. It ends a full handshake; in an abbreviated one ours
+    /// comes after it.
     fn finish(
         &mut self,
         client: &mut Client<'_>,

@@ -1,11 +1,13 @@
-//! The full handshake of TLS 1.3 (RFC 8446 section 2), without client certificates and HelloRetryRequest.
+//! The full handshake of TLS 1.3 (RFC 8446 section 2), without client certificates and
+//! HelloRetryRequest.
+
+use slipstream_testbed::suite::Suite;
 
 use super::Failure;
 use super::hello::{ServerHello, with_length};
 use super::keys::{Hasher, MAX_HASH, Value, derive_secret, expand_label, extract, hmac};
 use super::record::{ContentType, Protection};
 use super::session::{Channel, Client, MESSAGE_HEADER_LENGTH};
-use crate::suite::Suite;
 
 const SERVER_HELLO: u8 = 2;
 const NEW_SESSION_TICKET: u8 = 4;
@@ -62,7 +64,8 @@ impl Tls13 {
     }
 }
 
-/// Derives the handshake secrets from the body of a ServerHello that is in the transcript (RFC 8446 section 7.1).
+/// Derives the handshake secrets from the body of a ServerHello that is in the transcript (RFC 8446
+/// section 7.1).
 fn agree(client: &Client<'_>, channel: &Channel, body: &[u8]) -> Result<Secrets, Failure> {
     let hash = client.suite.cipher.hash;
     let share = ServerHello::parse(body, client.suite)?

@@ -10,20 +10,21 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use slipstream_bench::lanes::Backend;
-use slipstream_bench::processor::usable_cores;
+use slipstream_accelerators::lanes::Backend;
 use slipstream_engine::{Engine, Options, Pace};
+use slipstream_testbed::processor::usable_cores;
 
 use super::options;
 
-/// Where the systemd unit puts the socket.
+/// The path of the socket in the systemd unit.
 const SOCKET: &str = "/run/slipstream/engine.sock";
 
 /// Compute for many processes on cores of its own
 ///
-/// Listens on a Unix socket, as a device does. Workers of servers hand their private-key operations over in shared memory;
-/// the engine computes what all of them ask in common batches, and holds their keys. It runs until SIGTERM or SIGINT, and
-/// prints a line when it is ready.
+/// Listens on a Unix socket, as a device does. Workers of servers hand over their private-key
+/// operations in shared memory; the engine computes the operations of all of them in common
+/// batches, and holds their keys. It runs until SIGTERM or SIGINT, and prints a line when it is
+/// ready.
 ///
 /// Its own user and root may connect, and those named with --allow.
 #[derive(Args)]
@@ -50,7 +51,7 @@ enum Action {
 
 #[derive(Args)]
 struct Run {
-    /// Where to listen
+    /// Path of the socket
     #[arg(long, value_name = "PATH", default_value = SOCKET)]
     socket: PathBuf,
     /// Cores to compute on, with a thread each [default: the last one that this process may use]
@@ -59,7 +60,7 @@ struct Run {
     /// Another user that may connect, by name or number; can be repeated
     #[arg(long, value_name = "USER")]
     allow: Vec<String>,
-    /// How long a batch that is not full waits for requests of jobs that are under way (us, ms)
+    /// Time for which a batch that is not full waits for requests of concurrent jobs (us, ms)
     /// [default: as long as it takes to compute]
     #[arg(long, value_name = "TIME", value_parser = options::short_time)]
     linger: Option<Duration>,
@@ -69,7 +70,7 @@ struct Run {
     /// Requests that the simulated card computes at a time [default: 25, one endpoint]
     #[arg(long, value_name = "NUMBER", value_parser = options::positive, requires = "pace")]
     pace_engines: Option<usize>,
-    /// What to compute with
+    /// Instructions to compute with
     #[arg(long, value_enum, default_value = "auto")]
     lanes: Lanes,
 }
@@ -116,7 +117,7 @@ impl Run {
         process::raise_descriptor_limit();
         let stop = process::stop_signal()?;
         let engine = Engine::start(options).context("the engine cannot start")?;
-        // It works as well if nobody listens.
+        // An error does not matter: standard output may be closed.
         let _ = writeln!(io::stdout(), "{ready}");
         process::notify_ready();
         stop.wait()?;
@@ -170,7 +171,8 @@ impl Lanes {
                 Ok(backend)
             }
             Some(backend) => {
-                let offer = Backend::detect().map_or("", |_| "; --lanes auto takes what there is");
+                let offer =
+                    Backend::detect().map_or("", |_| "; --lanes auto takes the best that it has");
                 bail!(
                     "this CPU lacks {} for {} lanes{offer}",
                     missing(backend),
@@ -186,7 +188,7 @@ impl Lanes {
     }
 }
 
-/// The features that this CPU lacks; those that the backend needs if it lacks none.
+/// Returns the features that this CPU lacks; those that the backend needs if it lacks none.
 fn missing(backend: Backend) -> String {
     let missing: Vec<&str> = backend.missing().collect();
     match missing[..] {

@@ -1,4 +1,4 @@
-//! What a process that holds other people's keys asks of the system.
+//! The process of an engine: it protects the keys of other processes, and raises its limits.
 
 use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
@@ -12,19 +12,21 @@ use rustix::thread::{CapabilitySet, capabilities};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
-/// Descriptors for as many connections as an engine serves, each with a doorbell, an event, and others on their way.
+/// Descriptors for as many connections as an engine serves, each with a doorbell, an event, and
+/// others on their way.
 const DESCRIPTORS: u64 = 8192;
 
-/// Keeps keys out of core dumps, other processes' reach and swap space, as far as the system lets this one.
+/// Keeps keys out of core dumps, other processes' reach and swap space, as far as the system allows
+/// it.
 pub(super) fn protect_secrets() {
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         eprintln!("warning: a core dump of this process would hold keys: {error}");
     }
-    // With a limit, memory that is asked for later could not be had.
+    // With a limit, later allocations of memory would fail.
     let is_unlimited = getrlimit(Resource::Memlock).current.is_none()
         || capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
     if is_unlimited {
-        // What fails here is a precaution only.
+        // A failure only means that this precaution is missing.
         let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT);
     }
 }
@@ -45,7 +47,7 @@ pub(super) fn raise_descriptor_limit() {
 /// A signal that ends the engine.
 pub(super) struct StopSignal(UnixStream);
 
-/// From now on SIGTERM, SIGINT and SIGHUP are waited for.
+/// Catches SIGTERM, SIGINT and SIGHUP from now on.
 pub(super) fn stop_signal() -> anyhow::Result<StopSignal> {
     let (receiver, sender) = UnixStream::pair().context("cannot wait for signals")?;
     for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -56,7 +58,7 @@ pub(super) fn stop_signal() -> anyhow::Result<StopSignal> {
 }
 
 impl StopSignal {
-    /// Waits for it.
+    /// Waits for the signal.
     pub(super) fn wait(mut self) -> anyhow::Result<()> {
         self.0
             .read_exact(&mut [0])
@@ -81,12 +83,12 @@ pub(super) fn notify_ready() {
     }
 }
 
-/// The number of a user, who may be given by name or number.
+/// Returns the number of a user that is given by name or number.
 pub(super) fn user_id(user: &str) -> anyhow::Result<u32> {
     if let Ok(id) = user.parse() {
         return Ok(id);
     }
-    // `id` asks all the places that the system is set up to ask.
+    // `id` asks all databases of users that the system is configured to ask.
     let output = Command::new("id").args(["-u", "--", user]).output();
     let output = output.context("cannot run `id`; give --allow a number")?;
     match String::from_utf8_lossy(&output.stdout).trim().parse() {

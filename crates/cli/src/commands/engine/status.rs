@@ -7,21 +7,20 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::Value;
-use slipstream_offload::device::Connection;
-use slipstream_offload::device::message::{ToClient, ToEngine};
-
-use crate::output;
+use slipstream_accelerators::engine::Connection;
+use slipstream_accelerators::engine::protocol::message::{ToClient, ToEngine};
+use slipstream_testbed::output::print;
 
 /// Longer than a busy engine takes to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Show what an engine has done
+/// Show the counters of an engine
 #[derive(Args)]
 #[command(after_help = "Examples:
   slipstream engine status
   slipstream engine status --json | jq .mean_fill")]
 pub struct Status {
-    /// Where the engine listens
+    /// Path of the engine's socket
     #[arg(long, value_name = "PATH", default_value = super::SOCKET)]
     socket: PathBuf,
     /// Print JSON
@@ -37,17 +36,17 @@ impl Status {
             .with_context(|| format!("no engine answers at {socket}"))?;
         let answer = connection
             .ask(&ToEngine::Status, PATIENCE)
-            .with_context(|| format!("the engine at {socket} does not tell"))?;
+            .with_context(|| format!("the engine at {socket} does not report its counters"))?;
         let ToClient::Status(text) = answer.0 else {
-            bail!("the engine at {socket} has answered something else");
+            bail!("the engine at {socket} has answered with another message");
         };
         if self.json {
-            output::print(&format_args!("{text}\n"))?;
+            print(&format_args!("{text}\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
         let figures: Value = serde_json::from_str(&text)
-            .with_context(|| format!("the engine at {socket} has answered no JSON"))?;
-        output::print(&describe(&figures))?;
+            .with_context(|| format!("the engine at {socket} has not answered in JSON"))?;
+        print(&describe(&figures))?;
         Ok(ExitCode::SUCCESS)
     }
 }

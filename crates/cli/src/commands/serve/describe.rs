@@ -1,11 +1,11 @@
-//! A configuration in a line, for people.
+//! Configurations in one line.
 
-use slipstream_bench::lanes::Backend as Lanes;
+use slipstream_bench::kernels;
 use slipstream_terminator::Configuration;
-use slipstream_terminator::configuration::{Backend, Crypto, Service};
+use slipstream_terminator::configuration::{Backend, Crypto, Lanes, Service};
 use slipstream_terminator::crypto;
 
-/// `0.0.0.0:443 (TCP 127.0.0.1:3128), 2 event loops`.
+/// Returns a line such as `0.0.0.0:443 (TCP 127.0.0.1:3128), 2 event loops`.
 pub(super) fn configuration(configuration: &Configuration) -> String {
     let listeners: Vec<String> = configuration
         .listeners
@@ -24,18 +24,22 @@ pub(super) fn configuration(configuration: &Configuration) -> String {
     format!("{}, {loops}", listeners.join(", "))
 }
 
-/// Who computes: `ifma lanes`, or what is missing for them.
+/// Returns the name of the computing part, such as `ifma lanes`, or the features that the CPU lacks
+/// for lanes.
 pub(super) fn computation(configuration: &Configuration) -> String {
     if configuration.crypto == Crypto::AwsLc {
-        return "aws-lc alone".to_owned();
+        return "aws-lc only".to_owned();
     }
     if let Some(engine) = &configuration.engine {
         return format!("engine at {}", engine.socket.display());
     }
+    if configuration.lanes == Lanes::Off {
+        return "lanes are off; aws-lc computes".to_owned();
+    }
     match crypto::backend() {
         Some(lanes) => format!("{} lanes", lanes.name()),
         None => {
-            let missing: Vec<&str> = Lanes::Ifma.missing().collect();
+            let missing: Vec<&str> = kernels::Backend::Ifma.missing().collect();
             match &missing[..] {
                 [] => "no lanes: they are no faster here; aws-lc computes".to_owned(),
                 _ => format!(

@@ -12,16 +12,17 @@ use serde::Serialize;
 use slipstream_terminator::Configuration;
 use slipstream_terminator::configuration::check::{Findings, findings};
 use slipstream_terminator::configuration::file;
+use slipstream_testbed::output::print;
 
-use crate::output;
-
-/// Terminate TLS for servers that cannot do it asynchronously themselves
+/// Terminate TLS for servers whose own TLS cannot be made asynchronous
 ///
-/// Accepts TLS, and hands each connection to a backend: its bytes, or its HTTP requests; or answers requests with files. It runs
-/// until SIGTERM, SIGQUIT or SIGINT, then takes no more connections and waits for those that are open; a second signal ends it
-/// at once. SIGHUP has it read the configuration file and the certificates again. It prints a line when it is ready.
+/// Accepts TLS connections and forwards their bytes or HTTP requests to backends, or answers
+/// requests with files. SIGTERM, SIGQUIT or SIGINT stops it: it accepts no more connections and
+/// waits for open ones; a second signal ends it at once. SIGHUP reloads the configuration file and
+/// the certificates. It prints a line when it is ready.
 ///
-/// Either --config, or the other options for a single listener. docs/serve.md describes the file.
+/// Either --config, or the other options for a single listener. docs/src/reference/serve.md
+/// describes the file.
 #[derive(Args)]
 #[command(after_help = "Examples:
   slipstream serve --listen 0.0.0.0:443 --cert site.pem --key site.key --backend 127.0.0.1:3128 --proxy-protocol
@@ -30,20 +31,20 @@ use crate::output;
   slipstream serve --config /etc/slipstream/serve.toml
   slipstream serve --config /etc/slipstream/serve.toml --check")]
 pub struct Serve {
-    /// The configuration file; of the other options, only --check and --json may stand beside it
+    /// Configuration file; only --check and --json can be combined with it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Look for mistakes, print them all, and serve nothing
+    /// Check the configuration, print all mistakes, and serve nothing
     #[arg(long)]
     check: bool,
-    /// With --check: print JSON
+    /// Print the result of --check as JSON
     #[arg(long, requires = "check")]
     json: bool,
     #[command(flatten)]
     options: options::Options,
 }
 
-/// What --check --json prints.
+/// Output of --check --json.
 #[derive(Serialize)]
 struct Report {
     is_fine: bool,
@@ -67,7 +68,7 @@ impl Serve {
         match &self.config {
             Some(path) => {
                 self.options.refuse_beside_file()?;
-                file::read(path)
+                file::read(path).map_err(|error| error.to_string())
             }
             None => self.options.configuration(),
         }
@@ -96,17 +97,17 @@ impl Serve {
                 summary,
             };
             let text = serde_json::to_string_pretty(&report)?;
-            output::print(&format_args!("{text}\n"))?;
+            print(&format_args!("{text}\n"))?;
         } else if is_fine {
             let summary = summary.unwrap_or_default();
-            output::print(&format_args!("configuration is fine: {summary}\n"))?;
+            print(&format_args!("configuration is fine: {summary}\n"))?;
         } else {
             let errors = found.errors.iter().map(|text| format!("error: {text}\n"));
             let warnings = found
                 .warnings
                 .iter()
                 .map(|text| format!("warning: {text}\n"));
-            output::print(&errors.chain(warnings).collect::<String>())?;
+            print(&errors.chain(warnings).collect::<String>())?;
         }
         Ok(if is_fine {
             ExitCode::SUCCESS

@@ -1,4 +1,4 @@
-//! The options for a single listener.
+//! Options for a single listener.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,60 +8,64 @@ use clap::{Args, ValueEnum};
 use slipstream_terminator::Configuration;
 use slipstream_terminator::configuration::values::{self, Content};
 use slipstream_terminator::configuration::{
-    AccessLog, Backend, CertificateFiles, ClientCertificates, Crypto, Engine, Listener, LogFormat,
-    LogTarget, ProxyProtocol, Service, Upstream,
+    AccessLog, Backend, CertificateFiles, ClientCertificates, Crypto, Engine, Lanes, Listener,
+    LogFormat, LogTarget, ProxyProtocol, Service, Upstream,
 };
 
 use crate::commands::options::positive;
 
 #[derive(Args)]
 pub(super) struct Options {
-    /// Where to listen, such as 0.0.0.0:443; can be repeated
+    /// Address to listen at, such as 0.0.0.0:443; can be repeated
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen)]
     listen: Vec<SocketAddr>,
-    /// The certificate with its chain in PEM; can be repeated, the first is for clients that name no server
+    /// Certificate chain in PEM; can be repeated; the first is for clients that name no server
     #[arg(long, value_name = "FILE")]
     cert: Vec<PathBuf>,
-    /// The private key of the --cert at the same position, in PEM
+    /// Private key in PEM of the --cert at the same position
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
-    /// HOST:PORT, unix:PATH or tls://HOST:PORT for bytes, http://... or https://... for requests; can be repeated
+    /// HOST:PORT, unix:PATH or tls://HOST:PORT for bytes, http://... or https://... for requests;
+    /// can be repeated
     #[arg(long, value_name = "BACKEND", value_parser = values::backend)]
     backend: Vec<(Content, Backend)>,
-    /// Tell backends with a PROXY header who the client is [default without a version: v1]
+    /// Send backends a PROXY header with the client's address [default without a version: v1]
     #[arg(long, value_name = "VERSION", num_args = 0..=1, default_missing_value = "v1")]
     proxy_protocol: Option<Version>,
     /// Answer requests with the files of this folder
     #[arg(long, value_name = "FOLDER")]
     root: Option<PathBuf>,
-    /// Whose cryptography is used [default: slipstream]
+    /// Cryptography to use [default: slipstream]
     #[arg(long, value_name = "LIBRARY")]
     crypto: Option<Library>,
-    /// Event loops [default: one per core]
+    /// Lanes of the event loops [default: auto]
+    #[arg(long, value_name = "CHOICE")]
+    lanes: Option<LanesChoice>,
+    /// Number of event loops [default: one per core]
     #[arg(long, value_name = "NUMBER", value_parser = positive)]
     workers: Option<usize>,
-    /// Where a `slipstream engine` listens that computes, instead of the event loops' own lanes
+    /// Socket of a `slipstream engine` that computes instead of the event loops' own lanes
     #[arg(long, value_name = "SOCKET")]
     engine: Option<PathBuf>,
-    /// Hand private keys over to the engine, and wipe them here
+    /// Hand private keys over to the engine and wipe them here
     #[arg(long)]
     isolate_keys: bool,
-    /// Where to serve /metrics and /health
+    /// Address at which /metrics and /health are served
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen)]
     metrics: Option<SocketAddr>,
-    /// Log requests into this file, or to standard output for `-`
+    /// Log requests to this file, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
-    /// How a line of the access log looks [default: combined]
+    /// Format of the access log [default: combined]
     #[arg(long, value_name = "FORMAT")]
     access_log_format: Option<Format>,
-    /// Demand certificates of clients that these authorities (PEM) have issued
+    /// Require client certificates issued by these authorities (PEM)
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Whose rights are enough once sockets are bound and keys are read
+    /// Unprivileged user to switch to after binding sockets and reading keys
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// How long open connections may take to end [default: 30s]
+    /// Longest time for open connections to end [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     drain_timeout: Option<Duration>,
 }
@@ -70,28 +74,36 @@ pub(super) struct Options {
 enum Version {
     /// A line of text
     V1,
-    /// Binary, with what is known of TLS
+    /// Binary, with the facts of the TLS session
     V2,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Library {
-    /// Lanes or an engine where they are faster, aws-lc for all else
+    /// Lanes or an engine where they are faster, aws-lc for everything else
     Slipstream,
-    /// aws-lc alone
+    /// aws-lc only
     AwsLc,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
+enum LanesChoice {
+    /// The best that this CPU has
+    Auto,
+    /// None: an engine computes, or aws-lc
+    Off,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
 enum Format {
-    /// As that of Apache and nginx
+    /// Combined log format of Apache and nginx
     Combined,
-    /// An object per line
+    /// One JSON object per line
     Json,
 }
 
 impl Options {
-    /// Fails if an option stands beside --config.
+    /// Returns an error if an option is combined with --config.
     pub(super) fn refuse_beside_file(&self) -> Result<(), String> {
         let given = [
             ("--listen", !self.listen.is_empty()),
@@ -101,6 +113,7 @@ impl Options {
             ("--proxy-protocol", self.proxy_protocol.is_some()),
             ("--root", self.root.is_some()),
             ("--crypto", self.crypto.is_some()),
+            ("--lanes", self.lanes.is_some()),
             ("--workers", self.workers.is_some()),
             ("--engine", self.engine.is_some()),
             ("--isolate-keys", self.isolate_keys),
@@ -113,13 +126,13 @@ impl Options {
         ];
         match given.into_iter().find(|(_, is_given)| *is_given) {
             Some((name, _)) => Err(format!(
-                "{name} cannot stand beside --config: write it into the file, or leave --config out"
+                "{name} and --config exclude each other: write the setting into the file, or remove --config"
             )),
             None => Ok(()),
         }
     }
 
-    /// What they say.
+    /// Makes the configuration that the options describe.
     pub(super) fn configuration(&self) -> Result<Configuration, String> {
         let mut listener = Listener::new(self.addresses()?, self.certificates()?, self.service()?);
         listener.client_certificates =
@@ -136,6 +149,10 @@ impl Options {
             None | Some(Library::Slipstream) => Crypto::Slipstream,
             Some(Library::AwsLc) => Crypto::AwsLc,
         };
+        configuration.lanes = match self.lanes {
+            None | Some(LanesChoice::Auto) => Lanes::Auto,
+            Some(LanesChoice::Off) => Lanes::Off,
+        };
         configuration.engine = self.engine()?;
         configuration.metrics = self.metrics;
         configuration.access_log = self.access_log()?;
@@ -147,7 +164,7 @@ impl Options {
 
     fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
         if self.listen.is_empty() {
-            return Err("nothing says where to listen: give --config FILE, or --listen 0.0.0.0:443 with --cert, --key and \
+            return Err("no address to listen at: give --config FILE, or --listen 0.0.0.0:443 with --cert, --key and \
                         --backend or --root"
                 .to_owned());
         }
@@ -181,15 +198,14 @@ impl Options {
         let first = self.backend.first().map(|(content, _)| *content);
         match (first, &self.root) {
             (Some(_), Some(_)) => {
-                Err("--root and --backend exclude each other: leave one out".to_owned())
+                Err("--root and --backend exclude each other: remove one of the two".to_owned())
             }
             (None, None) => Err(
-                "nothing says what to serve: give --backend 127.0.0.1:3128, or --root /var/www"
-                    .to_owned(),
+                "nothing to serve: give --backend 127.0.0.1:3128, or --root /var/www".to_owned(),
             ),
-            (None, Some(_)) if self.proxy_protocol.is_some() => Err(
-                "--proxy-protocol is for backends, and there is --root: leave it out".to_owned(),
-            ),
+            (None, Some(_)) if self.proxy_protocol.is_some() => {
+                Err("--proxy-protocol is for backends, not for --root: remove it".to_owned())
+            }
             (None, Some(root)) => Ok(Service::Files(root.clone())),
             (Some(content), None) => {
                 if self.backend.iter().any(|(other, _)| *other != content) {
@@ -219,14 +235,14 @@ impl Options {
     fn engine(&self) -> Result<Option<Engine>, String> {
         match (&self.engine, self.crypto) {
             (Some(_), Some(Library::AwsLc)) => Err(
-                "--crypto aws-lc leaves nothing to an engine: leave one of the two out".to_owned(),
+                "--crypto aws-lc and --engine exclude each other: remove one of the two".to_owned(),
             ),
             (Some(socket), _) => Ok(Some(Engine {
                 socket: socket.clone(),
                 isolate_keys: self.isolate_keys,
             })),
             (None, _) if self.isolate_keys => Err(format!(
-                "--isolate-keys needs an engine that takes them: give --engine {}",
+                "--isolate-keys needs an engine: give --engine {}",
                 Engine::SOCKET
             )),
             (None, _) => Ok(None),

@@ -1,4 +1,4 @@
-//! The process: it starts, takes other configurations, and ends.
+//! The process: starting, reloading and ending.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,27 +17,30 @@ use slipstream_terminator::{Configuration, IsolatedKeys, Terminator};
 
 use super::describe;
 
-/// Descriptors that are no connections of clients: listeners, event loops, files, figures, in each of many event loops.
+/// Descriptors other than connections of clients: listeners, event loops, files and metrics.
 const OTHER_DESCRIPTORS: u64 = 4096;
 
-/// When nothing is watched, the time between two looks at whether something is.
-const LONG: Duration = Duration::from_secs(3600);
+/// Interval of the main loop if nothing is watched.
+const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// How often the engine is looked at that has the keys: while it is gone, and for this long after it is back, handshakes fail.
-const ENGINE_WATCH: Duration = Duration::from_millis(500);
+/// Interval at which the engine that holds the keys is checked. While it is gone, and for this long
+/// after its return, handshakes fail.
+const ENGINE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// An engine that has not taken the keys, say because this process may no longer read them, is not asked again before this.
-const ENGINE_PATIENCE: Duration = Duration::from_secs(30);
+/// Pause after an engine has not accepted the keys, for example because this process may no longer
+/// read them.
+const ENGINE_RETRY: Duration = Duration::from_secs(30);
 
-/// Serves until a signal ends it. The configuration came from `path`, or from options if there is none.
+/// Serves until a signal ends the process. `path` is the configuration file, or `None` if the
+/// configuration came from options.
 pub(super) fn run(configuration: Configuration, path: Option<&Path>) -> anyhow::Result<ExitCode> {
-    // Before the first key is read.
+    // This comes before the first key is read.
     if let Err(error) = privileges::protect_memory() {
         log(&format!(
-            "a core dump of this process would hold keys: {error}"
+            "a core dump of this process would contain keys: {error}"
         ));
     }
-    tell_descriptors(&configuration);
+    raise_descriptor_limit(&configuration);
     let found = findings(&configuration, None);
     for warning in &found.warnings {
         log(&format!("warning: {warning}"));
@@ -45,7 +48,7 @@ pub(super) fn run(configuration: Configuration, path: Option<&Path>) -> anyhow::
     if !found.errors.is_empty() {
         bail!("{}", found.errors.join("\nslipstream: "));
     }
-    // Signals are taken by a thread of their own, which starts with all others once rights have been dropped.
+    // The thread for signals starts after privileges have been dropped, like all others.
     let terminator = Terminator::start(configuration.clone())?;
     let signals = signals()?;
     let ready = format!(
@@ -53,7 +56,7 @@ pub(super) fn run(configuration: Configuration, path: Option<&Path>) -> anyhow::
         describe::configuration(&configuration),
         describe::computation(&configuration)
     );
-    // It works as well if nobody listens.
+    // An error does not matter: standard output may be closed.
     let _ = writeln!(io::stdout(), "{ready}");
     systemd::notify_ready();
     let server = Server {
@@ -61,15 +64,15 @@ pub(super) fn run(configuration: Configuration, path: Option<&Path>) -> anyhow::
         snapshot: snapshot(&configuration, path),
         configuration,
         path: path.map(Path::to_owned),
-        looked_at: Instant::now(),
+        checked_at: Instant::now(),
         is_without_keys: false,
         hands_over_at: Instant::now(),
     };
     Ok(server.serve(&signals))
 }
 
-/// Each connection may need a second descriptor, to its backend.
-fn tell_descriptors(configuration: &Configuration) {
+/// Raises the limit of descriptors. Each connection may need a second one, for its backend.
+fn raise_descriptor_limit(configuration: &Configuration) {
     let wanted = 2 * configuration.limits.connections as u64 + OTHER_DESCRIPTORS;
     match privileges::raise_descriptor_limit(wanted) {
         Ok(limit) if limit < wanted => log(&format!(
@@ -84,7 +87,7 @@ fn tell_descriptors(configuration: &Configuration) {
     }
 }
 
-/// Signals come out of the other end. The second one that asks for the end is not waited for.
+/// Receives signals in a thread. The second one that asks for the end ends the process at once.
 fn signals() -> anyhow::Result<Receiver<i32>> {
     let mut signals =
         Signals::new([SIGHUP, SIGTERM, SIGQUIT, SIGINT]).context("cannot wait for signals")?;
@@ -96,7 +99,7 @@ fn signals() -> anyhow::Result<Receiver<i32>> {
             for signal in signals.forever() {
                 if signal != SIGHUP && std::mem::replace(&mut is_ending, true) {
                     log("a second signal: connections are cut off");
-                    // As a shell reports a process that the signal has ended.
+                    // A shell reports a process that was ended by a signal like this.
                     std::process::exit(128 + signal);
                 }
                 if sender.send(signal).is_err() {
@@ -112,64 +115,63 @@ struct Server {
     terminator: Terminator,
     configuration: Configuration,
     path: Option<PathBuf>,
-    /// What the watched files looked like when they were last read.
+    /// State of the watched files when they were last read.
     snapshot: Snapshot,
-    /// When files were last looked at.
-    looked_at: Instant,
-    /// An engine that had the keys has gone, and this has been said.
+    /// Time of the last check of the files.
+    checked_at: Instant,
+    /// True after a lost engine with the keys has been reported.
     is_without_keys: bool,
-    /// Not before this are the keys handed over to another engine.
+    /// Earliest time at which keys are handed over to another engine.
     hands_over_at: Instant,
 }
 
 impl Server {
     fn serve(mut self, signals: &Receiver<i32>) -> ExitCode {
         loop {
-            match signals.recv_timeout(self.until_next_look()) {
+            match signals.recv_timeout(self.until_next_check()) {
                 Ok(SIGHUP) => self.reload("SIGHUP"),
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => return self.end(),
                 Err(RecvTimeoutError::Timeout) => {
-                    self.look_at_files();
-                    self.look_at_engine();
+                    self.check_files();
+                    self.check_engine();
                 }
             }
         }
     }
 
-    fn until_next_look(&self) -> Duration {
+    fn until_next_check(&self) -> Duration {
         let engine = &self.configuration.engine;
         let has_keys = engine.as_ref().is_some_and(|engine| engine.isolate_keys);
-        let files = self
-            .configuration
-            .watch
-            .map_or(LONG, |watch| watch.saturating_sub(self.looked_at.elapsed()));
+        let files = self.configuration.watch.map_or(IDLE_INTERVAL, |watch| {
+            watch.saturating_sub(self.checked_at.elapsed())
+        });
         match has_keys {
-            true => files.min(ENGINE_WATCH),
+            true => files.min(ENGINE_INTERVAL),
             false => files,
         }
     }
 
-    fn look_at_files(&mut self) {
+    fn check_files(&mut self) {
         let Some(watch) = self.configuration.watch else {
             return;
         };
-        if self.looked_at.elapsed() < watch {
+        if self.checked_at.elapsed() < watch {
             return;
         }
-        self.looked_at = Instant::now();
+        self.checked_at = Instant::now();
         if snapshot(&self.configuration, self.path.as_deref()) != self.snapshot {
             self.reload("a file has changed");
         }
     }
 
-    /// An engine that holds the keys forgets them when it ends.
-    fn look_at_engine(&mut self) {
+    /// Checks the engine, which loses the keys when it ends.
+    fn check_engine(&mut self) {
         match self.terminator.isolated_keys() {
             IsolatedKeys::Usable => self.is_without_keys = false,
             IsolatedKeys::Gone => {
                 if !std::mem::replace(&mut self.is_without_keys, true) {
                     log(
-                        "the engine has gone, and the private keys with it: full handshakes fail until it is there again",
+                        "the engine has gone, and the private keys with it: full handshakes fail until it runs again",
                     );
                 }
             }
@@ -180,24 +182,25 @@ impl Server {
         }
     }
 
-    /// By the configuration in use: the file may hold one that is not finished, or that only a restart can take.
+    /// Uses the current configuration: the file may be incomplete, or contain changes that need a
+    /// restart.
     fn hand_over_keys(&mut self) {
         match self.terminator.reload(self.configuration.clone()) {
-            Ok(()) => log("the engine has been started again, and has the private keys"),
+            Ok(()) => log("the engine has been restarted and has received the private keys"),
             Err(error) => {
                 log(&format!(
-                    "the engine has been started again, and has no private keys: {error}"
+                    "the engine has been restarted and has no private keys: {error}"
                 ));
-                self.hands_over_at = Instant::now() + ENGINE_PATIENCE;
+                self.hands_over_at = Instant::now() + ENGINE_RETRY;
             }
         }
     }
 
-    /// Whatever is wrong, what was served before is served on.
+    /// Reloads the configuration. On any error, the old one is kept.
     fn reload(&mut self, why: &str) {
         systemd::notify_reloading();
-        // Taken before files are read: what changes meanwhile is seen at the next look. A file that is wrong is read again when
-        // it has changed, not at every look.
+        // This comes before files are read, so that later changes are seen at the next check. A
+        // file with a mistake is read again only after it has changed.
         self.snapshot = snapshot(&self.configuration, self.path.as_deref());
         match self.take_configuration() {
             Ok(()) => log(&format!(
@@ -216,7 +219,7 @@ impl Server {
 
     fn take_configuration(&mut self) -> Result<(), Vec<String>> {
         let configuration = match &self.path {
-            Some(path) => file::read(path).map_err(|error| vec![error])?,
+            Some(path) => file::read(path).map_err(|error| vec![error.to_string()])?,
             None => self.configuration.clone(),
         };
         let found = findings(&configuration, Some(&self.configuration));
@@ -226,11 +229,12 @@ impl Server {
         if !found.errors.is_empty() {
             return Err(found.errors);
         }
-        // Other files may be named now; as above, before they are read.
+        // The configuration may name other files now. This comes before they are read, for the same
+        // reason.
         let snapshot = snapshot(&configuration, self.path.as_deref());
         self.terminator
             .reload(configuration.clone())
-            .map_err(|error| vec![error])?;
+            .map_err(|error| vec![error.to_string()])?;
         self.configuration = configuration;
         self.snapshot = snapshot;
         Ok(())
@@ -238,7 +242,7 @@ impl Server {
 
     fn end(self) -> ExitCode {
         systemd::notify_stopping();
-        log("no more connections are taken; those that are open may end");
+        log("no more connections are taken; waiting for open ones to end");
         match self.terminator.drain() {
             0 => {}
             1 => log("1 connection was cut off"),

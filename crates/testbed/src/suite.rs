@@ -1,0 +1,213 @@
+//! Kinds of TLS handshakes that a port can be restricted to.
+
+/// One kind of full handshake: the version, cipher, group and key that client and server are
+/// restricted to. Adding one is one entry in [`SUITES`].
+#[derive(Debug)]
+pub struct Suite {
+    /// Its name on the command line and in reports.
+    pub name: &'static str,
+    /// A description in one line.
+    pub description: &'static str,
+    /// The only protocol version offered and accepted.
+    pub protocol: Protocol,
+    /// The only cipher suite.
+    pub cipher: &'static Cipher,
+    /// The only key exchange group. RSA key exchange has none.
+    pub group: Option<Group>,
+    /// The server's key.
+    pub key: KeyType,
+}
+
+/// A TLS protocol version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// TLS 1.2 (RFC 5246).
+    Tls12,
+    /// TLS 1.3 (RFC 8446).
+    Tls13,
+}
+
+/// A cipher suite with AES-GCM (RFC 5288, RFC 8446 section B.4).
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cipher {
+    /// OpenSSL's name for it, which nginx takes too.
+    pub name: &'static str,
+    /// Its number on the wire.
+    pub number: u16,
+    /// The length of the AES key in bytes.
+    pub key_length: usize,
+    /// The hash of the transcript and the key derivation.
+    pub hash: Hash,
+}
+
+/// A hash function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hash {
+    /// SHA-256.
+    Sha256,
+    /// SHA-384.
+    Sha384,
+}
+
+/// A group for the key exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// X25519 (RFC 7748).
+    X25519,
+    /// P-256, secp256r1 (FIPS 186-4 section D.1.2.3).
+    P256,
+    /// P-384, secp384r1 (FIPS 186-4 section D.1.2.4).
+    P384,
+}
+
+/// The type and size of a server's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyType {
+    /// RSA with a modulus of 2048 bits.
+    Rsa2048,
+    /// ECDSA with P-256.
+    EcdsaP256,
+    /// ECDSA with P-384.
+    EcdsaP384,
+}
+
+const AES128_GCM_SHA256: Cipher = Cipher {
+    name: "AES128-GCM-SHA256",
+    number: 0x009c,
+    key_length: 16,
+    hash: Hash::Sha256,
+};
+
+const ECDHE_RSA_AES128_GCM_SHA256: Cipher = Cipher {
+    name: "ECDHE-RSA-AES128-GCM-SHA256",
+    number: 0xc02f,
+    key_length: 16,
+    hash: Hash::Sha256,
+};
+
+const ECDHE_ECDSA_AES128_GCM_SHA256: Cipher = Cipher {
+    name: "ECDHE-ECDSA-AES128-GCM-SHA256",
+    number: 0xc02b,
+    key_length: 16,
+    hash: Hash::Sha256,
+};
+
+const TLS_AES_256_GCM_SHA384: Cipher = Cipher {
+    name: "TLS_AES_256_GCM_SHA384",
+    number: 0x1302,
+    key_length: 32,
+    hash: Hash::Sha384,
+};
+
+/// All suites.
+pub const SUITES: &[Suite] = &[
+    Suite {
+        name: "tls12-rsakx",
+        description: "TLS 1.2, RSA-2048 key exchange, AES-128-GCM",
+        protocol: Protocol::Tls12,
+        cipher: &AES128_GCM_SHA256,
+        group: None,
+        key: KeyType::Rsa2048,
+    },
+    Suite {
+        name: "tls12-ecdhe-rsa-x25519",
+        description: "TLS 1.2, X25519 signed with RSA-2048, AES-128-GCM",
+        protocol: Protocol::Tls12,
+        cipher: &ECDHE_RSA_AES128_GCM_SHA256,
+        group: Some(Group::X25519),
+        key: KeyType::Rsa2048,
+    },
+    Suite {
+        name: "tls12-ecdhe-rsa-p256",
+        description: "TLS 1.2, P-256 signed with RSA-2048, AES-128-GCM",
+        protocol: Protocol::Tls12,
+        cipher: &ECDHE_RSA_AES128_GCM_SHA256,
+        group: Some(Group::P256),
+        key: KeyType::Rsa2048,
+    },
+    Suite {
+        name: "tls12-ecdhe-ecdsa-p256",
+        description: "TLS 1.2, P-256 signed with ECDSA P-256, AES-128-GCM",
+        protocol: Protocol::Tls12,
+        cipher: &ECDHE_ECDSA_AES128_GCM_SHA256,
+        group: Some(Group::P256),
+        key: KeyType::EcdsaP256,
+    },
+    Suite {
+        name: "tls12-ecdhe-ecdsa-p384",
+        description: "TLS 1.2, P-384 signed with ECDSA P-384, AES-128-GCM",
+        protocol: Protocol::Tls12,
+        cipher: &ECDHE_ECDSA_AES128_GCM_SHA256,
+        group: Some(Group::P384),
+        key: KeyType::EcdsaP384,
+    },
+    Suite {
+        name: "tls13-rsa2048",
+        description: "TLS 1.3, X25519, RSA-2048 certificate, AES-256-GCM",
+        protocol: Protocol::Tls13,
+        cipher: &TLS_AES_256_GCM_SHA384,
+        group: Some(Group::X25519),
+        key: KeyType::Rsa2048,
+    },
+    Suite {
+        name: "tls13-rsa2048-p256",
+        description: "TLS 1.3, P-256, RSA-2048 certificate, AES-256-GCM",
+        protocol: Protocol::Tls13,
+        cipher: &TLS_AES_256_GCM_SHA384,
+        group: Some(Group::P256),
+        key: KeyType::Rsa2048,
+    },
+    Suite {
+        name: "tls13-ecdsa-p256",
+        description: "TLS 1.3, X25519, ECDSA P-256 certificate, AES-256-GCM",
+        protocol: Protocol::Tls13,
+        cipher: &TLS_AES_256_GCM_SHA384,
+        group: Some(Group::X25519),
+        key: KeyType::EcdsaP256,
+    },
+    Suite {
+        name: "tls13-ecdsa-p384",
+        description: "TLS 1.3, X25519, ECDSA P-384 certificate, AES-256-GCM",
+        protocol: Protocol::Tls13,
+        cipher: &TLS_AES_256_GCM_SHA384,
+        group: Some(Group::X25519),
+        key: KeyType::EcdsaP384,
+    },
+];
+
+impl Suite {
+    /// The suite of this name.
+    pub fn find(name: &str) -> Option<&'static Suite> {
+        SUITES.iter().find(|suite| suite.name == name)
+    }
+}
+
+impl Protocol {
+    /// Its name in nginx's `ssl_protocols`.
+    pub fn nginx_name(self) -> &'static str {
+        match self {
+            Protocol::Tls12 => "TLSv1.2",
+            Protocol::Tls13 => "TLSv1.3",
+        }
+    }
+}
+
+impl Group {
+    /// OpenSSL's name for it, which nginx takes too.
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::X25519 => "X25519",
+            Group::P256 => "P-256",
+            Group::P384 => "P-384",
+        }
+    }
+
+    /// Its number on the wire (RFC 8446 section 4.2.7).
+    pub fn number(self) -> u16 {
+        match self {
+            Group::X25519 => 0x001d,
+            Group::P256 => 0x0017,
+            Group::P384 => 0x0018,
+        }
+    }
+}

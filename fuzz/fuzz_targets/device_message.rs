@@ -1,10 +1,10 @@
-//! Messages come from the other side of a socket: whatever they are, they are refused or understood, and what is
-//! understood is written as it was read.
+//! Messages come from the other side of a socket: whatever they are, they are refused or
+//! understood, and what is understood is written as it was read.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use slipstream_offload::device::message::{ToClient, ToEngine};
+use slipstream_accelerators::engine::protocol::message::{ToClient, ToEngine};
 
 fuzz_target!(|packet: &[u8]| {
     if let Ok(message) = ToEngine::read(packet) {

@@ -1,15 +1,15 @@
-//! Slots are in memory that the other side writes: whatever stands in one, it is refused or understood, and what is
-//! understood means the same when it is written again.
+//! Slots are in memory that the other side writes: whatever stands in one, it is refused or
+//! understood, and what is understood means the same when it is written again.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use slipstream_offload::Kind;
-use slipstream_offload::device::layout::SLOT_WORDS;
-use slipstream_offload::device::wire::{
+use slipstream_accelerators::engine::protocol::layout::SLOT_WORDS;
+use slipstream_accelerators::engine::protocol::wire::{
     Input, Outcome, Request, Slot, read_request, read_response, write_content_request,
     write_request, write_response,
 };
+use slipstream_offload::Kind;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut slot = Slot::default();

@@ -1,12 +1,13 @@
-//! Keys are foreign bytes: whatever their numbers are, they are refused or computed with, and what is
-//! computed is right, since each result is checked.
+//! Keys are foreign bytes: whatever their numbers are, they are refused or computed with, and what
+//! is computed is right, since each result is checked.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use slipstream_keys::example::example_key;
+use slipstream_keys::rsa::{Components, PrivateKey, Size};
 use slipstream_lanes::Backend;
-use slipstream_lanes::rsa::{Components, Operation, PrivateKey, Size, Workspace, private_operation};
-use slipstream_offload::calibration::example_key;
+use slipstream_lanes::rsa::{PreparedKey, PrivateOperation, Workspace, private_operations};
 
 /// A damaged key is closer to being accepted than random numbers are.
 #[derive(arbitrary::Arbitrary, Debug)]
@@ -51,10 +52,13 @@ fuzz_target!(|damages: Vec<Damage<'_>>| {
         exponent2,
         coefficient,
     };
-    let Ok(key) = PrivateKey::new(Backend::Portable, &components) else { return };
-    let input = vec![1; key.size().bytes()];
-    let mut output = vec![0; key.size().bytes()];
-    let operation = Operation { key: &key, input: &input, output: &mut output };
-    let outcomes = private_operation(&mut Workspace::new(), &mut [operation]);
+    let Ok(key) = PrivateKey::new(&components) else { return };
+    let backend = Backend::Portable;
+    let key = PreparedKey::new(backend, &key).expect("a backend of every CPU");
+    let size = key.size();
+    let input = vec![1; size.bytes()];
+    let mut output = vec![0; size.bytes()];
+    let operation = PrivateOperation { key: &key, input: &input, output: &mut output };
+    let outcomes = private_operations(backend, &mut Workspace::new(), size, &mut [operation]);
     assert!(outcomes[0].is_ok() || output.iter().all(|byte| *byte == 0));
 });

@@ -1,4 +1,4 @@
-//! A configuration file may be any file that somebody names: it is read, or refused in one line that names the file.
+//! Configuration files: any text is read, or refused with a single line that names the file.
 
 #![no_main]
 
@@ -7,6 +7,7 @@ use slipstream_terminator::configuration::file;
 
 fuzz_target!(|text: &str| {
     if let Err(error) = file::parse("file", text) {
+        let error = error.to_string();
         assert!(error.starts_with("file:"), "{error}");
         assert!(!error.contains('\n'), "{error}");
     }

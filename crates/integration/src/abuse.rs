@@ -11,7 +11,7 @@ use openssl::ssl::SslStream;
 use crate::begun::close_with_reset;
 use crate::{Begun, Client, Random, Response};
 
-/// What a badly behaved client does before it leaves.
+/// Behaviour of a client before it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Abuse {
     /// Connects, and sends nothing.
@@ -96,7 +96,7 @@ impl Abuse {
         leave(&socket, random)
     }
 
-    /// What is sent, one write after the other.
+    /// Returns the messages to send, one write after the other.
     fn messages(self, client: &Client, random: &mut Random) -> Vec<Vec<u8>> {
         const LONGEST_GARBAGE: usize = 4096;
         // Application data (RFC 8446 section 5.1) of 32 bytes.
@@ -164,7 +164,7 @@ fn expect_page(client: &Client, random: &mut Random) -> io::Result<()> {
 fn leave(socket: &TcpStream, random: &mut Random) -> io::Result<()> {
     hesitate(random);
     match random.below(3) {
-        // The socket is closed by whoever called.
+        // The caller closes the socket.
         0 => close_with_reset(socket),
         1 => Ok(()),
         _ => {

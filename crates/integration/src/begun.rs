@@ -12,8 +12,7 @@ use rustix::net::RecvFlags;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::{Signal, kill_process};
 
-use crate::nginx::{process_id, send};
-use crate::process::is_stopped;
+use crate::process::{is_stopped, process_id, send};
 use crate::socket::Socket;
 use crate::sockets::sockets;
 use crate::{Client, ClientError, Connection, Nginx, eventually};
@@ -28,7 +27,7 @@ impl Begun {
     /// Connects and sends a ClientHello.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     ///
     /// # Panics
     /// If OpenSSL refuses.
@@ -73,11 +72,13 @@ impl Begun {
             .collect()
     }
 
-    /// As [`Begun::many`], and stops the workers when they have begun all of the handshakes and answered few, so that at
-    /// least half of the operations are in flight as long as the workers are stopped.
+    /// As [`Begun::many`], and stops the workers when they have begun all of the handshakes and
+    /// answered few, so that at least half of the operations are in flight as long as the workers
+    /// are stopped.
     ///
-    /// A machine that runs the workers, but not this thread, lets operations end before they can be stopped: then it is
-    /// begun anew. So the operations have to take some time, but how much this thread gets of it does not matter.
+    /// A machine that runs the workers, but not this thread, lets operations end before they can be
+    /// stopped: then it is begun anew. So the operations have to take some time, but how much this
+    /// thread gets of it does not matter.
     ///
     /// # Panics
     /// If that does not come to pass.
@@ -107,7 +108,7 @@ impl Begun {
         in_flight.expect("it was waited for")
     }
 
-    /// Whether anything has come from the server, be it the end of the connection.
+    /// Returns true if anything has come from the server, be it the end of the connection.
     fn is_answered(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         !matches!(
@@ -162,7 +163,7 @@ impl Begun {
     /// Closes the connection with a RST instead of a FIN.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn reset(self) -> io::Result<()> {
         close_with_reset(self.socket())
     }
@@ -179,11 +180,13 @@ pub struct InFlight {
     pub begun: Vec<Begun>,
     /// The workers, which go on when this is dropped.
     pub stopped: Stopped,
-    /// How many private-key operations there have been, with those of attempts at which the workers were stopped too late.
+    /// Number of private-key operations, including those of attempts at which the workers were
+    /// stopped too late.
     pub operations: u64,
 }
 
-/// Stops `workers` as [`Begun::many_in_flight`] says; `None` if they have answered too many by then.
+/// Stops `workers` as [`Begun::many_in_flight`] says; `None` if they have answered too many by
+/// then.
 fn stop_in_time(workers: &[u32], client: &Client, begun: &[Begun]) -> Option<Stopped> {
     let mut in_time = None;
     eventually("all handshakes have begun", || {

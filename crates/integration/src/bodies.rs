@@ -1,10 +1,11 @@
-//! What the tests have compressed.
+//! Content for servers to compress.
 
 use std::sync::OnceLock;
 
 use crate::Random;
 
-/// How much is made at once: content that is longer repeats it, with the number of the repetition at its beginning.
+/// Number of bytes made at once. Longer content repeats them, with the number of the repetition at
+/// the beginning of each.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// A kind of content. The same of any length begins in the same way.
@@ -12,11 +13,11 @@ const BLOCK_BYTES: usize = 1 << 20;
 pub enum Content {
     /// A page: elements with words, of which some are frequent and many are rare.
     Html,
-    /// What does not compress.
+    /// Bytes that do not compress.
     Random,
     /// Runs of one byte each, short and long.
     Runs,
-    /// What compresses as well as anything does.
+    /// Bytes that compress as well as any.
     Zeros,
 }
 

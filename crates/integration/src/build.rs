@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use slipstream_bench::nginx::Binary;
+use slipstream_testbed::nginx::Binary;
 
 /// A build of nginx, with a module that fits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

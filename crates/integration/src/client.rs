@@ -16,7 +16,7 @@ use crate::http::Response;
 use crate::socket::Socket;
 use crate::{Credentials, PATIENCE};
 
-/// What a client offers. Certificates are verified only against [`Offer::roots`].
+/// The offer of a client. Certificates are verified only against [`Offer::roots`].
 #[derive(Clone, Debug, Default)]
 pub struct Offer {
     version: Option<SslVersion>,
@@ -194,7 +194,7 @@ impl Client {
     /// Opens a TCP connection, and sends nothing yet.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn open(&self) -> io::Result<TcpStream> {
         let socket = TcpStream::connect(self.address)?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -321,7 +321,8 @@ impl Connection {
     /// Fetches a page; the connection stays open.
     ///
     /// # Errors
-    /// Those of the connection, and [`io::ErrorKind::InvalidData`] for what is not a response.
+    /// Errors of the connection, and [`io::ErrorKind::InvalidData`] for anything that is not a
+    /// response.
     pub fn get(&mut self, path: &str) -> io::Result<Response> {
         self.send(&self.request("GET", path, b""))?;
         self.read_response()
@@ -339,7 +340,7 @@ impl Connection {
     /// Sends bytes as they are.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// Errors of the connection.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
@@ -384,7 +385,7 @@ impl Connection {
         self.stream.ssl().peer_tmp_key().ok()
     }
 
-    /// Whether the handshake has resumed a session.
+    /// Returns true if the handshake has resumed a session.
     pub fn is_resumed(&self) -> bool {
         self.stream.ssl().session_reused()
     }

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use crate::{Build, Credentials};
 
-/// What goes into an nginx.conf. What matters to a test is written as in nginx.conf; the rest is
-/// the same for all: one worker, the module switched on for all of http, TLS 1.2 and 1.3, and a
-/// status page.
+/// Contents of an nginx.conf. Directives that matter to a test are written as in nginx.conf. The
+/// rest is the same for all tests: one worker, the module switched on for all of http, TLS 1.2 and
+/// 1.3, and a status page.
 #[derive(Clone, Debug)]
 pub struct Configuration {
     lanes: Lanes,
@@ -213,7 +213,7 @@ impl Default for Configuration {
 }
 
 impl Lanes {
-    /// What stands inside the block; `None` if there is no block.
+    /// Returns the directives inside the block; `None` if there is no block.
     fn block(&self) -> Option<String> {
         match self {
             Lanes::Forced => Some(forced().to_owned()),

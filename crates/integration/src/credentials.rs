@@ -7,9 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use openssl::asn1::Asn1Time;
-use openssl::bn::{BigNum, MsbOption};
-use openssl::ec::{EcGroup, EcKey};
 use openssl::hash::MessageDigest;
 use openssl::nid::Nid;
 use openssl::pkey::{Id, PKey, PKeyRef, Private};
@@ -19,8 +16,9 @@ use openssl::symm::Cipher;
 use openssl::x509::extension::{
     BasicConstraints, ExtendedKeyUsage, KeyUsage, SubjectAlternativeName,
 };
-use openssl::x509::{X509, X509Builder, X509Name, X509NameBuilder};
-use slipstream_bench::scratch::ScratchDirectory;
+use openssl::x509::{X509, X509Name};
+use slipstream_testbed::credentials::{common_name, ec_key, unsigned_certificate};
+use slipstream_testbed::scratch::ScratchDirectory;
 
 /// Types of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,8 +46,8 @@ impl KeyType {
                 context.set_rsa_keygen_bits(2048)?;
                 context.keygen()
             }),
-            KeyType::EcdsaP256 => on_curve(Nid::X9_62_PRIME256V1),
-            KeyType::EcdsaP384 => on_curve(Nid::SECP384R1),
+            KeyType::EcdsaP256 => ec_key(Nid::X9_62_PRIME256V1),
+            KeyType::EcdsaP384 => ec_key(Nid::SECP384R1),
         };
         key.expect("OpenSSL makes a key")
     }
@@ -64,11 +62,6 @@ impl KeyType {
             .or_insert_with(|| self.generate())
             .clone()
     }
-}
-
-fn on_curve(curve: Nid) -> Result<PKey<Private>, openssl::error::ErrorStack> {
-    let group = EcGroup::from_curve_name(curve)?;
-    PKey::from_ec_key(EcKey::generate(&group)?)
 }
 
 /// A key and its certificate, in files and in memory.
@@ -103,8 +96,9 @@ impl Authority {
         let key = KeyType::EcdsaP256.generate();
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = common_name(&format!("slipstream test authority {number}"));
-        let mut builder = new_certificate(&name, &name, &key);
+        let name =
+            common_name(&format!("slipstream test authority {number}")).expect("a short name");
+        let mut builder = unsigned_certificate(&name, &name, &key).expect("a certificate");
         let extensions = [
             BasicConstraints::new().critical().ca().build(),
             KeyUsage::new().key_cert_sign().crl_sign().build(),
@@ -203,8 +197,8 @@ impl Authority {
     }
 
     fn issue_with(&self, key: &PKeyRef<Private>, key_pem: &[u8], names: &[&str]) -> Credentials {
-        let subject = common_name(names[0]);
-        let mut builder = new_certificate(&self.name, &subject, key);
+        let subject = common_name(names[0]).expect("a short name");
+        let mut builder = unsigned_certificate(&self.name, &subject, key).expect("a certificate");
         let mut alternative_names = SubjectAlternativeName::new();
         for name in names {
             alternative_names.dns(name);
@@ -238,32 +232,6 @@ impl Default for Authority {
     fn default() -> Self {
         Self::new()
     }
-}
-
-fn common_name(name: &str) -> X509Name {
-    let mut builder = X509NameBuilder::new().expect("a name");
-    builder
-        .append_entry_by_text("CN", name)
-        .expect("a common name");
-    builder.build()
-}
-
-/// A certificate that lacks its extensions and its signature, valid for a day.
-fn new_certificate(issuer: &X509Name, subject: &X509Name, key: &PKeyRef<Private>) -> X509Builder {
-    let build = || {
-        let mut serial = BigNum::new()?;
-        serial.rand(127, MsbOption::ONE, false)?;
-        let mut builder = X509::builder()?;
-        builder.set_version(2)?;
-        builder.set_serial_number(serial.to_asn1_integer()?.as_ref())?;
-        builder.set_issuer_name(issuer)?;
-        builder.set_subject_name(subject)?;
-        builder.set_pubkey(key)?;
-        builder.set_not_before(Asn1Time::days_from_now(0)?.as_ref())?;
-        builder.set_not_after(Asn1Time::days_from_now(1)?.as_ref())?;
-        Ok::<_, openssl::error::ErrorStack>(builder)
-    };
-    build().expect("a certificate")
 }
 
 #[cfg(test)]

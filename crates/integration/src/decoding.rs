@@ -6,7 +6,7 @@ use ruzstd::decoding::FrameDecoder;
 
 use crate::Response;
 
-/// What `Content-Encoding` says, undone.
+/// Decodes a body as its `Content-Encoding` says.
 ///
 /// # Panics
 /// If a response has several codings, or one that is not known, or is not valid in it.
@@ -23,7 +23,7 @@ pub fn decode(response: &Response) -> Vec<u8> {
 /// The content of Zstandard frames (RFC 8878), and their number is at least one.
 ///
 /// # Errors
-/// What is wrong.
+/// A description of the first error.
 pub fn decode_zstd(bytes: &[u8]) -> Result<Vec<u8>, String> {
     // Longer than any content that is decoded at once.
     const MOST_BYTES: usize = 64 << 20;
@@ -41,7 +41,7 @@ pub fn decode_zstd(bytes: &[u8]) -> Result<Vec<u8>, String> {
 /// Decodes one gzip member (RFC 1952) as its bytes come.
 pub struct Inflater {
     state: Box<InflateState>,
-    /// Of what has come, what has not been decoded: a part of the header or of the trailer.
+    /// Bytes that have come and are not decoded yet: a part of the header or of the trailer.
     pending: Vec<u8>,
     place: Place,
     crc: crc32fast::Hasher,
@@ -71,7 +71,7 @@ impl Inflater {
     /// The content of one whole member, behind which there is nothing.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A description of the first error.
     pub fn member(bytes: &[u8]) -> Result<Vec<u8>, String> {
         let mut inflater = Self::new();
         let mut content = Vec::new();
@@ -85,7 +85,7 @@ impl Inflater {
     /// Appends to `content` all that can be decoded with what `bytes` add.
     ///
     /// # Errors
-    /// What is wrong with the member.
+    /// A description of the error in the member.
     pub fn push(&mut self, bytes: &[u8], content: &mut Vec<u8>) -> Result<(), String> {
         self.pending.extend_from_slice(bytes);
         if self.place == Place::Header && self.pending.len() >= HEADER_BYTES {
@@ -107,7 +107,7 @@ impl Inflater {
         }
     }
 
-    /// Whether the member has come to its end.
+    /// Returns true if the member has ended.
     pub fn is_complete(&self) -> bool {
         self.place == Place::End
     }
@@ -180,7 +180,7 @@ mod tests {
 
     fn member(content: &[u8]) -> Vec<u8> {
         // `gzip` writes to a pipe, which `programs` would take for text.
-        let scratch = crate::nginx::new_directory();
+        let scratch = crate::server::new_folder(0o711);
         let file = scratch.file("content");
         std::fs::write(&file, content).unwrap();
         let mut command = Command::new("gzip");

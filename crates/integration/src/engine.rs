@@ -1,21 +1,18 @@
 //! A running engine.
 
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use rustix::process::Signal;
-use slipstream_bench::scratch::ScratchDirectory;
 
 use crate::eventually;
-use crate::nginx::{new_directory, send};
-use crate::wait::holds_in_time;
+use crate::server::{Server, supervised};
 
-/// An engine that belongs to one test, in a process of its own. It can be stopped and started again on the same socket.
+/// An engine that belongs to one test, in a process of its own. It can be stopped and started again
+/// on the same socket.
 pub struct Engine {
-    scratch: ScratchDirectory,
+    server: Server,
     arguments: Vec<String>,
-    child: Option<Child>,
 }
 
 impl Engine {
@@ -29,21 +26,20 @@ impl Engine {
         engine
     }
 
-    /// One that does not run yet.
+    /// Returns an engine that does not run yet.
     pub fn absent(arguments: &[&str]) -> Self {
         Self {
-            scratch: new_directory(),
+            server: Server::new("the engine"),
             arguments: arguments.iter().map(ToString::to_string).collect(),
-            child: None,
         }
     }
 
-    /// Where it listens.
+    /// Returns the path of its socket.
     pub fn socket(&self) -> PathBuf {
-        self.scratch.file("engine.sock")
+        self.server.file(SOCKET)
     }
 
-    /// The directive that names it.
+    /// Returns the directive that names it.
     pub fn directive(&self) -> String {
         format!("device unix:{};", self.socket().display())
     }
@@ -53,28 +49,21 @@ impl Engine {
     /// # Panics
     /// If it does not start, or runs already.
     pub fn restart(&mut self) {
-        assert!(self.child.is_none(), "an engine runs already");
-        let mut command = Command::new("setpriv");
+        let mut command = supervised("KILL");
         command
-            .args(["--pdeathsig", "KILL", "--"])
             .arg(executable())
             .args(["engine", "--socket"])
             .arg(self.socket())
-            .args(&self.arguments)
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        // Those as whom Debian's nginx and the published one run their workers.
+            .args(&self.arguments);
+        // Workers of Debian's nginx and of the published one.
         for user in ["www-data", "nobody"] {
             command.args(["--allow", user]);
         }
         if !std::arch::is_x86_feature_detected!("avx512ifma") {
             command.args(["--lanes", "portable"]);
         }
-        let child = command.spawn().expect("setpriv, of util-linux, can be run");
-        self.child = Some(child);
-        let started = holds_in_time(|| self.status().is_ok());
-        assert!(started, "the engine has not started");
+        self.server
+            .start(command, |server| status(&server.file(SOCKET)).is_ok());
     }
 
     /// Ends it like a crash.
@@ -82,9 +71,8 @@ impl Engine {
     /// # Panics
     /// If it does not run.
     pub fn kill(&mut self) {
-        let mut child = self.child.take().expect("a running engine");
-        child.kill().expect("a child can be killed");
-        child.wait().expect("a child can be waited for");
+        assert_eq!(self.server.exit_status(), None, "the engine has crashed");
+        self.server.kill();
     }
 
     /// Ends it in order.
@@ -92,11 +80,10 @@ impl Engine {
     /// # Panics
     /// If it does not run, or fails, or leaves its socket behind.
     pub fn stop(&mut self) {
-        self.signal(Signal::TERM);
-        let mut child = self.child.take().expect("a running engine");
-        let status = child.wait().expect("a child can be waited for");
+        let status = self.server.stop(Signal::TERM);
         assert!(status.success(), "the engine has ended with {status}");
         assert!(!self.socket().exists(), "the socket is still there");
+        self.server.kill();
     }
 
     /// Sends it a signal.
@@ -104,18 +91,18 @@ impl Engine {
     /// # Panics
     /// If it does not run.
     pub fn signal(&self, signal: Signal) {
-        send(self.process(), signal);
+        self.server.signal(signal);
     }
 
-    /// Its process.
+    /// Returns its process id.
     ///
     /// # Panics
     /// If it does not run.
     pub fn process(&self) -> u32 {
-        self.child.as_ref().expect("a running engine").id()
+        self.server.process()
     }
 
-    /// A figure of its status.
+    /// Returns a figure of its status.
     ///
     /// # Panics
     /// If it does not answer, or has no such figure.
@@ -132,32 +119,30 @@ impl Engine {
         figure.unwrap_or_else(|| panic!("no {pointer} in {status:#}"))
     }
 
-    /// What `slipstream engine status --json` says.
+    /// Runs `slipstream engine status --json`.
     ///
     /// # Errors
-    /// Its message if it does not answer.
+    /// Its message if it fails.
     pub fn status(&self) -> Result<String, String> {
-        let output = Command::new(executable())
-            .args(["engine", "status", "--json", "--socket"])
-            .arg(self.socket())
-            .output()
-            .expect("the command can be run");
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-        }
+        status(&self.socket())
     }
 }
 
-impl Drop for Engine {
-    fn drop(&mut self) {
-        if self.child.is_some() {
-            self.kill();
-        }
+const SOCKET: &str = "engine.sock";
+
+fn status(socket: &Path) -> Result<String, String> {
+    let output = Command::new(executable())
+        .args(["engine", "status", "--json", "--socket"])
+        .arg(socket)
+        .output()
+        .expect("the command can be run");
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
     }
 }
 
-/// The command as `make test` builds it.
+/// Returns the path of the command that `make test` builds.
 pub fn executable() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
     let workspace = workspace.expect("this crate is two folders below the workspace");

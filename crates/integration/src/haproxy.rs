@@ -4,17 +4,13 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileExt, symlink};
-use std::os::unix::process::CommandExt;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use rustix::process::{Signal, kill_process_group, test_kill_process_group};
-use slipstream_bench::scratch::ScratchDirectory;
+use rustix::process::Signal;
 
-use crate::nginx::{process_id, send};
 use crate::process::{children, is_running, started};
+use crate::server::{Server, is_listening, supervised};
 use crate::sockets::sockets;
 use crate::wait::holds_in_time;
 use crate::{Credentials, unused_address};
@@ -98,9 +94,8 @@ impl HaproxyConfiguration {
 /// It belongs to the thread that has started it, and is stopped if that ends.
 pub struct Haproxy {
     configuration: HaproxyConfiguration,
-    scratch: ScratchDirectory,
     address: SocketAddr,
-    child: Child,
+    server: Server,
 }
 
 impl Haproxy {
@@ -109,38 +104,30 @@ impl Haproxy {
     /// # Panics
     /// If it does not; the message holds what it has said.
     pub fn start(configuration: &HaproxyConfiguration, credentials: &Credentials) -> Self {
-        let scratch = ScratchDirectory::new().expect("a scratch directory");
+        let mut server = Server::new("HAProxy");
         let address = unused_address();
-        write_files(&scratch, configuration, credentials, address);
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "--", "haproxy", "-db"])
+        write_files(&server, configuration, credentials, address);
+        let mut command = supervised("KILL");
+        command
+            .args(["haproxy", "-db"])
             .args(configuration.master.then_some("-W"))
             .arg("-f")
-            .arg(scratch.file("haproxy.cfg"))
-            .env("OPENSSL_CONF", scratch.file("openssl.cnf"))
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(scratch.file(MESSAGES)).expect("a file of our own"))
-            .spawn()
-            .expect("setpriv, of util-linux, can be run");
-        let mut haproxy = Self {
-            configuration: configuration.clone(),
-            scratch,
-            address,
-            child,
+            .arg(server.file("haproxy.cfg"))
+            .env("OPENSSL_CONF", server.file("openssl.cnf"));
+        let has_worker = |server: &Server| {
+            !configuration.master || !running_children(server.process()).is_empty()
         };
-        let started = holds_in_time(|| {
-            if let Ok(Some(status)) = haproxy.child.try_wait() {
-                panic!("HAProxy has exited ({status}):\n{}", haproxy.messages());
-            }
-            haproxy.is_listening() && (!configuration.master || !haproxy.workers().is_empty())
+        server.start(command, |server| {
+            is_listening(address) && has_worker(server)
         });
-        assert!(started, "HAProxy has not started:\n{}", haproxy.messages());
-        haproxy
+        Self {
+            configuration: configuration.clone(),
+            address,
+            server,
+        }
     }
 
-    /// Where it serves TLS.
+    /// Returns the address at which it serves TLS.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -153,7 +140,7 @@ impl Haproxy {
         let worker = if self.configuration.master {
             self.workers().last().copied()
         } else {
-            Some(self.child.id())
+            Some(self.server.process())
         };
         worker
             .filter(|&worker| is_running(worker))
@@ -165,10 +152,7 @@ impl Haproxy {
     /// # Panics
     /// If /proc cannot be read.
     pub fn workers(&self) -> Vec<u32> {
-        let mut workers = children(self.child.id()).expect("/proc can be read");
-        workers.retain(|&worker| is_running(worker));
-        workers.sort_by_cached_key(|&worker| (started(worker), worker));
-        workers
+        running_children(self.server.process())
     }
 
     /// Has the master read its configuration again and replace the process that serves, and waits
@@ -178,7 +162,7 @@ impl Haproxy {
     /// If that does not come to pass.
     pub fn reload(&self) -> u32 {
         let old = self.worker();
-        send(self.child.id(), Signal::USR2);
+        self.server.signal(Signal::USR2);
         let reloaded = holds_in_time(|| self.workers().last().is_some_and(|&new| new != old));
         assert!(reloaded, "HAProxy has not reloaded:\n{}", self.messages());
         old
@@ -230,31 +214,18 @@ impl Haproxy {
             .count()
     }
 
-    /// A connection to find out would be one that the server sees.
-    fn is_listening(&self) -> bool {
-        sockets(self.address)
-            .iter()
-            .any(|socket| socket.is_listening)
-    }
-
-    /// What HAProxy has written to standard error.
+    /// Returns what HAProxy has written to standard error.
     pub fn messages(&self) -> String {
-        fs::read_to_string(self.scratch.file(MESSAGES)).unwrap_or_default()
+        self.server.errors()
     }
 
     /// Asks for an orderly exit, and checks it.
     fn check_and_stop(&mut self) {
         // Panics if it has crashed.
         self.worker();
-        send(self.child.id(), Signal::USR1);
-        let mut status = None;
-        let exited = holds_in_time(|| {
-            status = self.child.try_wait().expect("a child can be waited for");
-            status.is_some()
-        });
-        assert!(exited, "HAProxy does not exit:\n{}", self.messages());
+        let status = self.server.stop(Signal::USR1);
         let messages = self.messages();
-        let in_order = [Some(0), Some(EXITED_IN_ORDER)].contains(&status.and_then(|s| s.code()));
+        let in_order = [Some(0), Some(EXITED_IN_ORDER)].contains(&status.code());
         assert!(in_order, "{status:?}:\n{messages}");
         for alarm in ["[ALERT]", "FATAL", "BUG"] {
             assert!(!messages.contains(alarm), "{messages}");
@@ -262,33 +233,28 @@ impl Haproxy {
     }
 }
 
-const CERTIFICATE: &str = "certificate.pem";
-const MESSAGES: &str = "messages";
-/// The status of a master that was told to stop: HAProxy's unit for systemd names it so, too.
-const EXITED_IN_ORDER: i32 = 143;
-
 impl Drop for Haproxy {
     fn drop(&mut self) {
-        let checked = if thread::panicking() {
-            Ok(())
-        } else {
-            panic::catch_unwind(AssertUnwindSafe(|| self.check_and_stop()))
-        };
-        let group = process_id(self.child.id());
-        // Errors are ignored: what is gone cannot be killed, and that is what is wanted.
-        let _ = kill_process_group(group, Signal::KILL);
-        let _ = self.child.wait();
-        holds_in_time(|| test_kill_process_group(group).is_err());
-        if let Err(failure) = checked {
-            panic::resume_unwind(failure);
-        } else if thread::panicking() {
-            eprintln!("HAProxy's messages:\n{}", self.messages());
+        if !thread::panicking() {
+            self.check_and_stop();
         }
     }
 }
 
-/// The loadable provider: built beside the tests by `make test`, which builds all of the product for
-/// release first.
+const CERTIFICATE: &str = "certificate.pem";
+/// The status of a master that was told to stop: HAProxy's unit for systemd names it so, too.
+const EXITED_IN_ORDER: i32 = 143;
+
+/// Returns the children of a process that run, oldest first.
+fn running_children(process: u32) -> Vec<u32> {
+    let mut children = children(process).expect("/proc can be read");
+    children.retain(|&child| is_running(child));
+    children.sort_by_cached_key(|&child| (started(child), child));
+    children
+}
+
+/// The loadable provider: built beside the tests by `make test`, which builds all of the product
+/// for release first.
 fn provider() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let target = test.ancestors().nth(3).expect("target/PROFILE/deps/TEST");
@@ -298,37 +264,34 @@ fn provider() -> PathBuf {
         .unwrap_or_else(|error| panic!("{} ({error}): run `make test`", module.display()))
 }
 
-/// Where the provider's count of lane operations is, from its first byte in memory.
+/// Returns the offset of the provider's count of lane operations from its first byte in memory.
 fn count_offset() -> u64 {
     let symbols = crate::programs::run("nm", [provider()]).expect_success();
     symbols
         .lines()
-        .find(|line| line.contains("LANE_OPERATIONS"))
+        .find(|line| line.contains("OFFLOADED_OPERATIONS"))
         .and_then(|line| u64::from_str_radix(line.split(' ').next()?, 16).ok())
         .expect("the module is not stripped")
 }
 
 fn write_files(
-    scratch: &ScratchDirectory,
+    server: &Server,
     configuration: &HaproxyConfiguration,
     credentials: &Credentials,
     address: SocketAddr,
 ) {
-    let write = |name: &str, contents: &[u8]| {
-        fs::write(scratch.file(name), contents).expect("a file in the scratch directory");
-    };
-    symlink(provider(), scratch.file("slipstream.so")).expect("a link of our own");
-    write(
+    symlink(provider(), server.file("slipstream.so")).expect("a link of our own");
+    server.write(
         "haproxy.cfg",
-        configuration.render(scratch.path(), address).as_bytes(),
+        configuration.render(server.folder(), address),
     );
     let section = configuration.provider.as_deref().unwrap_or_default();
     let openssl = format!(
         "openssl_conf = init\n[init]\nproviders = providers\n\
          [providers]\nslipstream = section\n[section]\n{section}\n"
     );
-    write("openssl.cnf", openssl.as_bytes());
+    server.write("openssl.cnf", openssl);
     let files = [&credentials.certificate_file, &credentials.key_file];
     let pem = files.map(|file| fs::read(file).expect("a file of the authority's"));
-    write(CERTIFICATE, &pem.concat());
+    server.write(CERTIFICATE, pem.concat());
 }

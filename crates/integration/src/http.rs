@@ -19,7 +19,7 @@ impl Response {
     /// Reads one response, whose body ends as `Content-Length` says or with the connection.
     ///
     /// # Errors
-    /// Those of `stream`, and [`io::ErrorKind::InvalidData`] for what is not a response.
+    /// Errors of `stream`, and [`io::ErrorKind::InvalidData`] for anything that is not a response.
     pub fn read(stream: &mut impl Read) -> io::Result<Response> {
         read(&mut BufReader::new(stream), true)
     }
@@ -57,7 +57,7 @@ impl Response {
 /// Sends one request without a body to a plain HTTP server.
 ///
 /// # Errors
-/// Those of the socket, and [`io::ErrorKind::InvalidData`] for what is not a response.
+/// Errors of the socket, and [`io::ErrorKind::InvalidData`] for anything that is not a response.
 pub(crate) fn fetch(address: SocketAddr, method: &str, path: &str) -> io::Result<Response> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,4 +1,5 @@
-//! As much HTTP/2 (RFC 9113) as it takes to have many streams on one connection, and to reset some of them.
+//! As much HTTP/2 (RFC 9113) as it takes to have many streams on one connection, and to reset some
+//! of them.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
@@ -34,7 +35,7 @@ impl Http2 {
     /// Connects to a server that expects HTTP/2.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         const INITIAL_WINDOW: u16 = 65_535;
         let stream = TcpStream::connect(address)?;
@@ -59,7 +60,7 @@ impl Http2 {
     /// Asks for a page; returns the number of its stream.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn get(&mut self, path: &str, accept_encoding: &str) -> io::Result<u32> {
         let stream = self.next;
         self.next += 2;
@@ -87,7 +88,7 @@ impl Http2 {
     /// Gives up a stream.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn reset(&mut self, stream: u32) -> io::Result<()> {
         self.bodies.remove(&stream);
         self.send(RST_STREAM, 0, stream, &CANCEL.to_be_bytes())
@@ -96,8 +97,8 @@ impl Http2 {
     /// Reads one frame, whatever stream it is of.
     ///
     /// # Errors
-    /// Those of the socket, and [`io::ErrorKind::ConnectionReset`] if the server has given up the connection or a
-    /// stream of it.
+    /// Errors of the socket, and [`io::ErrorKind::ConnectionReset`] if the server has given up the
+    /// connection or a stream of it.
     pub fn read_frame(&mut self) -> io::Result<()> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head)?;
@@ -129,14 +130,15 @@ impl Http2 {
         Ok(())
     }
 
-    /// Whether there is a stream that has neither ended nor been given up.
+    /// Returns true if a stream has neither ended nor been given up.
     pub fn is_busy(&self) -> bool {
         self.bodies
             .keys()
             .any(|stream| !self.ended.contains(stream))
     }
 
-    /// Reads until all streams that were not given up have ended; returns their bodies as they were sent.
+    /// Reads until all streams that were not given up have ended; returns their bodies as they were
+    /// sent.
     ///
     /// # Errors
     /// As [`Http2::read_frame`].

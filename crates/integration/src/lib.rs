@@ -1,5 +1,5 @@
-//! What the tests of the nginx module share: a real nginx that is started, watched and stopped,
-//! keys and certificates, clients, and the module's own figures.
+//! Shared code of the integration tests: servers that are started, watched and stopped, keys and
+//! certificates, clients, and the module's own figures.
 //!
 //! A test starts [`Nginx`] with a [`Configuration`], talks to it with a [`Client`] or a program of
 //! somebody else's ([`programs`]), and compares [`Metrics`] before and after: whatever is tested,
@@ -49,6 +49,7 @@ mod port;
 pub mod process;
 pub mod programs;
 mod random;
+pub mod server;
 pub mod socket;
 pub mod sockets;
 mod terminator;
@@ -72,6 +73,7 @@ pub use origin::Origin;
 pub use plain::{Incoming, Request};
 pub use port::unused_address;
 pub use random::Random;
+pub use server::Server;
 pub use terminator::{Terminator, TerminatorConfiguration};
 pub use visitors::{Visitors, Visits};
 pub use wait::{PATIENCE, eventually};

@@ -1,4 +1,4 @@
-//! What nginx's error log may not hold.
+//! Lines that nginx's error log must not hold.
 
 /// The lines that nobody has `expected`: alarming ones of nginx (a worker that died is one of
 /// them), and warnings of the module.

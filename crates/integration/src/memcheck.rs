@@ -1,35 +1,33 @@
 //! nginx under valgrind's memcheck.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
-use rustix::process::{Signal, kill_process_group};
-use slipstream_bench::scratch::ScratchDirectory;
+use rustix::process::Signal;
 
 use crate::configuration::{ERROR_LOG, PID_FILE, STATUS_PATH};
-use crate::nginx::{new_directory, process_id, send};
+use crate::nginx::{CONFIGURATION, add_arguments};
 use crate::process::children;
+use crate::server::{Server, supervised};
 use crate::{Build, Configuration, Metrics, eventually, http, unused_address};
 
 /// A running nginx whose every access to memory is checked: about thirty times slower than without.
 pub struct Memcheck {
     build: Build,
-    scratch: ScratchDirectory,
     status: SocketAddr,
-    child: Child,
+    server: Server,
 }
 
-/// What memcheck has found: an invalid access, a use of what was never initialised, memory that nothing refers to
-/// any more.
+/// A finding of memcheck: an invalid access, a use of uninitialised memory, or memory that nothing
+/// refers to any more.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemoryError {
     /// Valgrind's word for it, such as `InvalidRead` or `Leak_DefinitelyLost`.
     pub kind: String,
-    /// The functions that were running, the innermost first; for one without a name its shared object.
+    /// The functions that were running, the innermost first; for one without a name its shared
+    /// object.
     pub stack: Vec<String>,
 }
 
@@ -39,48 +37,30 @@ impl Memcheck {
     /// # Panics
     /// If it does not start.
     pub fn start(build: Build, configuration: &Configuration) -> Self {
-        let scratch = new_directory();
+        let mut server = Server::new("nginx under valgrind").log(ERROR_LOG);
         let status = unused_address();
-        write(
-            &scratch,
-            &configuration.render(build, scratch.path(), status),
-        );
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "TERM", "--", "valgrind"])
-            .args([
-                "--quiet",
-                "--xml=yes",
-                "--child-silent-after-fork=no",
-                "--leak-check=full",
-                "--show-leak-kinds=definite",
-                "--error-limit=no",
-                "--num-callers=60",
-            ])
+        let text = configuration.render(build, server.folder(), status);
+        server.write(CONFIGURATION, text);
+        let mut command = supervised("TERM");
+        command
+            .args(["valgrind", "--quiet", "--xml=yes"])
+            .args(["--child-silent-after-fork=no", "--leak-check=full"])
+            .args(["--show-leak-kinds=definite", "--error-limit=no"])
+            .arg("--num-callers=60")
             .arg(format!(
                 "--xml-file={}",
-                scratch.file("memcheck.%p").display()
+                server.file("memcheck.%p").display()
             ))
-            .arg(build.executable())
-            .arg("-p")
-            .arg(scratch.path())
-            .arg("-c")
-            .arg(scratch.file("nginx.conf"))
-            .arg("-e")
-            .arg(scratch.file(ERROR_LOG))
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(scratch.file("stderr")).expect("a file of our own"))
-            .spawn()
-            .expect("setpriv, of util-linux, can be run");
-        let memcheck = Self {
+            .arg(build.executable());
+        add_arguments(&mut command, server.folder());
+        server.start(command, |server| {
+            server.file(PID_FILE).exists() && http::fetch(status, "GET", STATUS_PATH).is_ok()
+        });
+        Self {
             build,
-            scratch,
             status,
-            child,
-        };
-        eventually("nginx serves", || memcheck.answers());
-        memcheck
+            server,
+        }
     }
 
     /// The module's figures.
@@ -98,11 +78,9 @@ impl Memcheck {
     /// If that does not come to pass.
     pub fn reload(&mut self, configuration: &Configuration) {
         let old = self.workers();
-        write(
-            &self.scratch,
-            &configuration.render(self.build, self.scratch.path(), self.status),
-        );
-        send(self.master(), Signal::HUP);
+        let text = configuration.render(self.build, self.server.folder(), self.status);
+        self.server.write(CONFIGURATION, text);
+        self.server.signal(Signal::HUP);
         eventually("nginx has reloaded", || {
             let workers = self.workers();
             !workers.is_empty() && !workers.iter().any(|worker| old.contains(worker))
@@ -114,18 +92,15 @@ impl Memcheck {
     /// # Panics
     /// If nginx does not end, or has not ended well.
     pub fn finish(mut self) -> BTreeSet<MemoryError> {
-        send(self.master(), Signal::QUIT);
-        eventually("nginx exits", || {
-            matches!(self.child.try_wait(), Ok(Some(_)))
-        });
+        self.server.stop(Signal::QUIT);
         // Garbage that clients have sent is in the log too.
-        let log = fs::read(self.scratch.file(ERROR_LOG)).expect("nginx has a log");
+        let log = fs::read(self.server.file(ERROR_LOG)).expect("nginx has a log");
         let log = String::from_utf8_lossy(&log);
         assert!(
             !log.contains("[alert]") && !log.contains("[emerg]"),
             "{log}"
         );
-        fs::read_dir(self.scratch.path())
+        fs::read_dir(self.server.folder())
             .expect("a directory of our own")
             .flatten()
             .filter(|file| file.file_name().to_string_lossy().starts_with("memcheck."))
@@ -137,30 +112,11 @@ impl Memcheck {
             .collect()
     }
 
-    fn master(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Their titles do not tell them apart: nginx writes those to memory that the kernel does not look at.
+    /// Their titles do not tell them apart: nginx writes those to memory that the kernel does not
+    /// look at.
     fn workers(&self) -> Vec<u32> {
-        children(self.master()).expect("/proc can be read")
+        children(self.server.process()).expect("/proc can be read")
     }
-
-    fn answers(&self) -> bool {
-        self.scratch.file(PID_FILE).exists() && http::fetch(self.status, "GET", STATUS_PATH).is_ok()
-    }
-}
-
-impl Drop for Memcheck {
-    fn drop(&mut self) {
-        // What is gone cannot be killed, and that is what is wanted.
-        let _ = kill_process_group(process_id(self.child.id()), Signal::KILL);
-        let _ = self.child.wait();
-    }
-}
-
-fn write(scratch: &ScratchDirectory, text: &str) {
-    fs::write(scratch.file("nginx.conf"), text).expect("a file of our own");
 }
 
 /// The errors in a report of valgrind (docs/internals/xml-output-protocol4.txt in its source).

@@ -53,7 +53,7 @@ impl Metrics {
         self.sum_of("operations_total{operation=\"RSA-")
     }
 
-    /// Key pairs and nonces made ahead, and used.
+    /// Precomputed key pairs and nonces that were used.
     pub fn ahead_used(&self) -> u64 {
         self.get("ahead_used_total")
     }
@@ -88,13 +88,13 @@ impl Metrics {
         self.sum("software_operations_total")
     }
 
-    /// Checks that so many private-key operations with RSA keys, and the key exchanges beside them, have been computed,
-    /// in lanes or by OpenSSL.
+    /// Checks that this many private-key operations with RSA keys, and the key exchanges beside them,
+    /// have been computed, in lanes or by OpenSSL.
     ///
     /// # Panics
     /// If there were more or fewer.
     pub fn expect_all_done(&self, private_operations: u64) {
-        // Each key that was made ahead is used for an exchange; nonces are for other keys than RSA.
+        // Each precomputed key is used for an exchange; nonces are for other keys than RSA.
         let exchanges = self.ahead_used();
         let lanes = self.lane_operations() + self.lane_exchanges();
         assert_eq!(
@@ -155,7 +155,7 @@ impl Metrics {
         self.sum_of(&format!("{family}{{"))
     }
 
-    /// Of samples whose name and labels begin so.
+    /// Returns the sum of the samples whose name and labels begin so.
     fn sum_of(&self, prefix: &str) -> u64 {
         let prefix = format!("slipstream_{prefix}");
         self.samples

@@ -3,21 +3,18 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use slipstream_bench::scratch::ScratchDirectory;
+use rustix::process::Signal;
 
 use crate::configuration::{ERROR_LOG, PID_FILE, STATUS_PATH};
 use crate::http::{self, Response};
-use crate::process::{children, is_running};
+use crate::process::{children, is_running, send};
+use crate::server::{Server, supervised};
 use crate::wait::holds_in_time;
 use crate::{Build, Configuration, Metrics, eventually, log, unused_address};
 
@@ -28,12 +25,9 @@ use crate::{Build, Configuration, Metrics, eventually, log, unused_address};
 pub struct Nginx {
     build: Build,
     configuration: Configuration,
-    scratch: ScratchDirectory,
     status: SocketAddr,
-    /// What was started; the master itself unless nginx is a daemon.
-    child: Child,
-    /// The process group of everything that nginx has started.
-    group: u32,
+    /// The process that was started is the master unless nginx is a daemon.
+    server: Server,
     expected_lines: Mutex<Vec<String>>,
     orphans_expected: AtomicBool,
 }
@@ -44,60 +38,44 @@ impl Nginx {
     /// # Panics
     /// If it does not start; the message holds its log.
     pub fn start(build: Build, configuration: &Configuration) -> Self {
-        let scratch = new_directory();
-        let status = unused_address();
-        write_configuration(
-            &scratch,
-            &configuration.render(build, scratch.path(), status),
-        );
-        let child = supervised(build, scratch.path())
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(scratch.file("stderr")).expect("a file of our own"))
-            .spawn()
-            .expect("setpriv, of util-linux, can be run");
+        let server = Server::new("nginx").log(ERROR_LOG);
         let mut nginx = Self {
             build,
             configuration: configuration.clone(),
-            scratch,
-            status,
-            group: child.id(),
-            child,
+            status: unused_address(),
+            server,
             expected_lines: Mutex::default(),
             orphans_expected: AtomicBool::new(false),
         };
+        nginx.write_only(configuration);
+        let command = start_command(build, nginx.server.folder());
+        nginx.server.spawn(command);
         nginx.wait_for_start();
         nginx
     }
 
-    /// What `nginx -t` says about a configuration: whether it is accepted, and the messages.
+    /// Runs `nginx -t`. Returns true if the configuration is accepted, and the messages.
     ///
     /// # Panics
     /// If nginx cannot be run.
     pub fn test(build: Build, configuration: &Configuration) -> (bool, String) {
-        let scratch = new_directory();
-        let text = configuration.render(build, scratch.path(), unused_address());
-        write_configuration(&scratch, &text);
-        let Output { status, stderr, .. } = command(build.executable(), scratch.path())
-            .arg("-t")
-            .output()
-            .expect("nginx can be run");
+        let server = folder_with(build, configuration);
+        let mut command = Command::new(build.executable());
+        add_arguments(&mut command, server.folder());
+        let Output { status, stderr, .. } = command.arg("-t").output().expect("nginx can be run");
         (
             status.success(),
             String::from_utf8_lossy(&stderr).into_owned(),
         )
     }
 
-    /// What nginx says when it does not start.
+    /// Returns the messages of an nginx that does not start.
     ///
     /// # Panics
     /// If it starts, or cannot be run.
     pub fn refused(build: Build, configuration: &Configuration) -> String {
-        let scratch = new_directory();
-        let text = configuration.render(build, scratch.path(), unused_address());
-        write_configuration(&scratch, &text);
-        let Output { status, stderr, .. } = supervised(build, scratch.path())
+        let server = folder_with(build, configuration);
+        let Output { status, stderr, .. } = start_command(build, server.folder())
             .output()
             .expect("setpriv, of util-linux, can be run");
         assert!(!status.success(), "nginx has started and stopped");
@@ -127,10 +105,30 @@ impl Nginx {
         metrics
     }
 
+    /// The module's figures once nothing is in flight and `operations` private-key operations with
+    /// RSA keys have been computed, in lanes or in software.
+    ///
+    /// A worker may answer its clients before it publishes its figures, and the status page is
+    /// another worker's. So with several workers, figures are complete only after a while.
+    ///
+    /// # Panics
+    /// If fewer are counted in time, or as [`Nginx::metrics`].
+    pub fn settled_after(&self, operations: u64) -> Metrics {
+        let mut metrics = self.settled();
+        let computed =
+            |metrics: &Metrics| metrics.lane_operations() + metrics.all_software_operations();
+        let are_counted = holds_in_time(|| {
+            metrics = self.settled();
+            computed(&metrics) >= operations
+        });
+        assert!(are_counted, "{operations} operations: {metrics:#?}");
+        metrics
+    }
+
     /// The answer of the status page to a request with this method.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// Errors of the connection.
     pub fn status_page(&self, method: &str) -> io::Result<Response> {
         http::fetch(self.status, method, STATUS_PATH)
     }
@@ -140,11 +138,11 @@ impl Nginx {
     /// # Panics
     /// If it cannot be read.
     pub fn log(&self) -> String {
-        let bytes = fs::read(self.scratch.file(ERROR_LOG)).expect("nginx has a log");
+        let bytes = fs::read(self.server.file(ERROR_LOG)).expect("nginx has a log");
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// How many lines of the error log hold `text`.
+    /// Returns the number of lines of the error log that hold `text`.
     ///
     /// # Panics
     /// As [`Nginx::log`].
@@ -170,7 +168,7 @@ impl Nginx {
 
     /// The directory that it runs in; workers may enter it but not read it.
     pub fn directory(&self) -> &Path {
-        self.scratch.path()
+        self.server.folder()
     }
 
     /// The process id of the master: of the new one after [`Nginx::upgrade`].
@@ -233,8 +231,8 @@ impl Nginx {
     /// # Panics
     /// If the file cannot be written.
     pub fn write_only(&self, configuration: &Configuration) {
-        let text = configuration.render(self.build, self.scratch.path(), self.status);
-        write_configuration(&self.scratch, &text);
+        let text = configuration.render(self.build, self.server.folder(), self.status);
+        self.server.write(CONFIGURATION, text);
     }
 
     /// Starts a new master with the same configuration beside the old one, as for a new version of
@@ -264,50 +262,34 @@ impl Nginx {
     /// # Panics
     /// If that does not come to pass; the message holds the log.
     pub fn wait_for_exit(&mut self) {
-        assert!(
-            self.exits_in_time(),
-            "nginx has not exited:\n{}",
-            self.log()
-        );
+        let has_left = self.server.has_left_in_time();
+        assert!(has_left, "{}", self.server.complaint("has not exited"));
     }
 
     fn wait_for_start(&mut self) {
         let wanted = self.configuration.worker_count();
         let started = holds_in_time(|| {
-            if let Ok(Some(status)) = self.child.try_wait() {
+            if let Some(status) = self.server.exit_status() {
                 assert!(
                     status.success() && self.configuration.is_daemon(),
-                    "nginx has exited ({status}):\n{}",
-                    self.messages()
+                    "{}",
+                    self.server.complaint(&format!("has exited ({status})"))
                 );
             }
             self.master_if_running()
                 .is_some_and(|master| workers_of(master).len() >= wanted)
                 && TcpStream::connect(self.status).is_ok()
         });
-        assert!(started, "nginx has not started:\n{}", self.messages());
+        assert!(started, "{}", self.server.complaint("has not started"));
         if self.configuration.is_daemon() {
-            self.group = self.master();
+            self.server.adopt(self.master());
         }
     }
 
-    fn messages(&self) -> String {
-        fs::read_to_string(self.scratch.file("stderr")).unwrap_or_default()
-    }
-
     fn master_if_running(&self) -> Option<u32> {
-        let text = fs::read_to_string(self.scratch.file(PID_FILE)).ok()?;
+        let text = fs::read_to_string(self.server.file(PID_FILE)).ok()?;
         let master = text.trim().parse().ok()?;
         is_running(master).then_some(master)
-    }
-
-    fn exits_in_time(&mut self) -> bool {
-        let group = process_id(self.group);
-        holds_in_time(|| {
-            // The child must be reaped, or it would stay in the group as a zombie.
-            let reaped = matches!(self.child.try_wait(), Ok(Some(_)));
-            reaped && rustix::process::test_kill_process_group(group).is_err()
-        })
     }
 
     /// Asks for an orderly exit and checks what is left to check.
@@ -334,69 +316,39 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        let checked = if thread::panicking() {
-            eprintln!("{:?}, end of the log:\n{}", self.build, self.last_lines());
-            Ok(())
+        if thread::panicking() {
+            eprintln!("{:?}", self.build);
         } else {
-            panic::catch_unwind(AssertUnwindSafe(|| self.check_and_stop()))
-        };
-        self.kill();
-        if let Err(failure) = checked {
-            eprintln!("{:?}, end of the log:\n{}", self.build, self.last_lines());
-            panic::resume_unwind(failure);
+            self.check_and_stop();
         }
     }
 }
 
-impl Nginx {
-    fn last_lines(&self) -> String {
-        const LINES: usize = 40;
-        let log = self.log();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(LINES)..].join("\n")
-    }
+/// The file name of the configuration.
+pub(crate) const CONFIGURATION: &str = "nginx.conf";
 
-    fn kill(&mut self) {
-        // Errors are ignored: what is gone cannot be killed, and that is what is wanted.
-        let _ = kill_process_group(process_id(self.group), Signal::KILL);
-        let _ = self.child.wait();
-    }
+/// Returns a folder with a configuration in it, for an nginx that does not serve.
+fn folder_with(build: Build, configuration: &Configuration) -> Server {
+    let server = Server::new("nginx");
+    let text = configuration.render(build, server.folder(), unused_address());
+    server.write(CONFIGURATION, text);
+    server
 }
 
-/// A directory that workers, which run as another user if nginx runs as root, can enter but not
-/// list.
-pub(crate) fn new_directory() -> ScratchDirectory {
-    let scratch = ScratchDirectory::new().expect("a scratch directory");
-    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711))
-        .expect("permissions of an own directory");
-    scratch
-}
-
-fn write_configuration(scratch: &ScratchDirectory, text: &str) {
-    fs::write(scratch.file("nginx.conf"), text).expect("a file in the scratch directory");
-}
-
-/// A command that runs nginx inside `directory`.
-fn command(program: impl AsRef<std::ffi::OsStr>, directory: &Path) -> Command {
-    let mut command = Command::new(program);
-    add_arguments(&mut command, directory);
+/// Returns a command that starts nginx in `folder`. If this thread ends, the kernel asks the master
+/// to stop its workers.
+fn start_command(build: Build, folder: &Path) -> Command {
+    let mut command = supervised("TERM");
+    command.arg(build.executable());
+    add_arguments(&mut command, folder);
     command
 }
 
-/// As [`command`], and the kernel stops nginx if this process dies.
-fn supervised(build: Build, directory: &Path) -> Command {
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--pdeathsig", "TERM", "--"])
-        .arg(build.executable());
-    add_arguments(&mut command, directory);
-    command
-}
-
-fn add_arguments(command: &mut Command, directory: &Path) {
-    command.arg("-p").arg(directory);
-    command.arg("-c").arg(directory.join("nginx.conf"));
-    command.arg("-e").arg(directory.join(ERROR_LOG));
+/// Adds the arguments with which nginx runs in `folder`.
+pub(crate) fn add_arguments(command: &mut Command, folder: &Path) {
+    command.arg("-p").arg(folder);
+    command.arg("-c").arg(folder.join(CONFIGURATION));
+    command.arg("-e").arg(folder.join(ERROR_LOG));
 }
 
 fn workers_of(master: u32) -> Vec<u32> {
@@ -407,16 +359,4 @@ fn workers_of(master: u32) -> Vec<u32> {
             .is_ok_and(|title| title.starts_with("nginx: worker process"))
     });
     processes
-}
-
-pub(crate) fn send(process: u32, signal: Signal) {
-    kill_process(process_id(process), signal)
-        .unwrap_or_else(|error| panic!("cannot signal process {process}: {error}"));
-}
-
-pub(crate) fn process_id(id: u32) -> Pid {
-    i32::try_from(id)
-        .ok()
-        .and_then(Pid::from_raw)
-        .expect("the id of a child is positive")
 }

@@ -9,11 +9,13 @@ use std::thread::{self, JoinHandle};
 use crate::http::read_line;
 use crate::{Content, PATIENCE};
 
-/// A server that nginx passes requests to. It answers each on a thread of its own and closes the connection.
+/// A server that nginx passes requests to. It answers each on a thread of its own and closes the
+/// connection.
 ///
-/// `/FRAMING/CONTENT/LENGTH?NAME=VALUE&...` is answered with that much of a [`Content`], and with these headers, where `+`
-/// stands for a space. The framing is `length` (`Content-Length`), `chunked`, `close` (the body ends with the
-/// connection), or `dying`: the length is given, and half of it comes.
+/// `/FRAMING/CONTENT/LENGTH?NAME=VALUE&...` is answered with that much of a [`Content`], and with
+/// these headers, where `+` stands for a space. The framing is `length` (`Content-Length`),
+/// `chunked`, `close` (the body ends with the connection), or `dying`: the length is given, and
+/// half of it comes.
 pub struct Origin {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -55,7 +57,7 @@ impl Origin {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -16,8 +16,8 @@ pub struct Request {
     headers: String,
 }
 
-/// A response of which status and headers have come. Its body is read with [`Read`], without what the transfer adds
-/// to it; a body that is cut off is an error.
+/// A response of which status and headers have come. Its body is read with [`Read`], without what
+/// the transfer adds to it; a body that is cut off is an error.
 #[derive(Debug)]
 pub struct Incoming {
     /// Status and headers.
@@ -26,11 +26,11 @@ pub struct Incoming {
     framing: Framing,
 }
 
-/// How much of the body is to come (RFC 9112, section 6.3).
+/// The part of a body that is still to come (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     Length(u64),
-    /// What is left of the chunk that is being read.
+    /// Bytes left of the chunk that is being read.
     Chunked(u64),
     UntilClose,
 }
@@ -77,7 +77,8 @@ impl Request {
     /// Sends the request, and reads status and headers of the response.
     ///
     /// # Errors
-    /// Those of the socket, and [`io::ErrorKind::InvalidData`] for what is not a response.
+    /// Errors of the socket, and [`io::ErrorKind::InvalidData`] for anything that is not a
+    /// response.
     pub fn open(&self) -> io::Result<Incoming> {
         let mut stream = self.send()?;
         self.receive(&mut stream)
@@ -86,7 +87,7 @@ impl Request {
     /// Sends the request, and reads nothing.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn send(&self) -> io::Result<TcpStream> {
         let mut stream = TcpStream::connect(self.address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -137,7 +138,7 @@ impl Incoming {
     /// Reads the rest of the body.
     ///
     /// # Errors
-    /// Those of the socket, and [`io::ErrorKind::UnexpectedEof`] for a body that is cut off.
+    /// Errors of the socket, and [`io::ErrorKind::UnexpectedEof`] for a body that is cut off.
     pub fn rest(mut self) -> io::Result<Response> {
         let mut body = Vec::new();
         self.read_to_end(&mut body)?;

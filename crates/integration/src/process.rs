@@ -1,54 +1,20 @@
-//! What Linux tells about a process, from /proc.
+//! Processes, as /proc describes them.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::Signal;
-pub use slipstream_bench::processor::children;
-use slipstream_bench::processor::process_cpu_time;
-
-/// Whether the process runs: it exists, and is not a zombie.
-pub fn is_running(pid: u32) -> bool {
-    let fields = fields(&folder(pid));
-    fields.is_some_and(|fields| !fields[0].starts_with(['Z', 'X']))
-}
-
-/// Whether SIGSTOP has come into effect: a signal is sent before the process, which may be running on another core, has
-/// received it.
-pub fn is_stopped(pid: u32) -> bool {
-    let is_stopped = |thread: &Path| fields(thread).is_some_and(|fields| fields[0] == "T");
-    fs::read_dir(folder(pid).join("task")).is_ok_and(|mut threads| {
-        threads.all(|thread| thread.is_ok_and(|thread| is_stopped(&thread.path())))
-    })
-}
-
-/// When the process was started, for comparison with others: process IDs begin anew when the last has been given out.
-/// `None` if the process is gone.
-pub fn started(pid: u32) -> Option<u64> {
-    // Field 22 (proc_pid_stat(5)), of which the first two are left out.
-    fields(&folder(pid))?[19].parse().ok()
-}
-
-fn folder(pid: u32) -> PathBuf {
-    Path::new("/proc").join(pid.to_string())
-}
-
-/// The fields of a process or of a thread, from its state on.
-fn fields(folder: &Path) -> Option<Vec<String>> {
-    // `PID (NAME) STATE ...`, where NAME may hold anything.
-    let stat = fs::read_to_string(folder.join("stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(") ")?;
-    Some(fields.split_ascii_whitespace().map(str::to_owned).collect())
-}
+use rustix::process::{Signal, kill_process};
+use slipstream_testbed::process::process_cpu_time;
+pub(crate) use slipstream_testbed::process::process_id;
+pub use slipstream_testbed::process::{children, is_running, is_stopped, started};
 
 /// Checks that processes sleep when nobody comes.
 ///
-/// One that does not uses as much of the time as it gets, whenever one looks. So it is enough that they have slept in one of
-/// several periods: in another they may have had something to finish, or a virtual machine may count to them what it was
-/// kept waiting itself.
+/// One that does not uses as much of the time as it gets, whenever one looks. So it is enough that
+/// they have slept in one of several periods: in another they may have had something to finish, or
+/// a virtual machine may count to them what it was kept waiting itself.
 ///
 /// # Panics
 /// If one of them does not, or is gone.
@@ -76,7 +42,7 @@ pub fn expect_rest(processes: &[u32], period: Duration) {
     panic!("of {period:?} used for nothing: {used:?}");
 }
 
-/// How many file descriptors the process has open.
+/// Returns the number of file descriptors that the process has open.
 ///
 /// # Panics
 /// If the process is gone.
@@ -114,7 +80,12 @@ pub fn quit(pid: u32) {
 /// # Panics
 /// If there is no such process.
 pub fn signal(pid: u32, signal: Signal) {
-    crate::nginx::send(pid, signal);
+    send(pid, signal);
+}
+
+pub(crate) fn send(process: u32, signal: Signal) {
+    kill_process(process_id(process), signal)
+        .unwrap_or_else(|error| panic!("cannot signal process {process}: {error}"));
 }
 
 /// All that process `pid` can read of its memory.

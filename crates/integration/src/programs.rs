@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use slipstream_bench::scratch::ScratchDirectory;
+use slipstream_testbed::scratch::ScratchDirectory;
 
-/// What a program has left.
+/// The output of a program that has exited.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// Whether it has exited with status 0.
+    /// True if it has exited with status 0.
     pub success: bool,
     /// Standard output.
     pub output: String,
@@ -31,7 +31,7 @@ impl Finished {
     }
 }
 
-/// Whether `program` can be run; if not, a line says what is skipped.
+/// Returns true if `program` can be run. If not, prints that a test is skipped.
 pub fn is_installed(program: &str) -> bool {
     let found = find(program).is_some();
     if !found {

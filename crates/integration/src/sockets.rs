@@ -1,4 +1,4 @@
-//! What Linux tells about the sockets of a server, from /proc/net/tcp.
+//! Sockets of a server, as /proc/net/tcp lists them.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ pub struct ServerSocket {
     pub is_listening: bool,
     /// No process has it open any more.
     pub is_orphaned: bool,
-    /// Of a socket that listens: how many connections wait to be accepted.
+    /// Number of connections that wait to be accepted, if the socket listens.
     pub queued: u32,
 }
 

@@ -21,7 +21,7 @@ struct Shared {
     served: AtomicU64,
 }
 
-/// How visitors have fared.
+/// The results of all visits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visits {
     /// Pages served.
@@ -70,7 +70,8 @@ impl Visitors {
         let mut seen = served();
         let wanted = seen + more;
         while seen < wanted {
-            // Nobody knows how long many pages take on a busy machine; one that takes too long will not come.
+            // Nobody knows how long many pages take on a busy machine; one that takes too long will
+            // not come.
             eventually("well-behaved clients are served", || served() > seen);
             seen = served();
         }

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take before a test gives up: much longer than it takes on a busy machine.
+/// Time after which a test gives up waiting: much longer than anything takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `condition` holds.

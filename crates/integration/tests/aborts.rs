@@ -18,7 +18,8 @@ each_build!(
     connections_run_out_while_operations_are_in_flight,
 );
 
-/// What a client does wrong is critical to a stock nginx too. The number is OpenSSL's for its TLS, not its crypto.
+/// Errors of clients are critical to a stock nginx too. The number is OpenSSL's for its TLS, not
+/// its crypto.
 const PROTOCOL_ERROR: &str = "SSL_do_handshake() failed (SSL: error:0A";
 
 fn ten_thousand_aborted_connections(build: Build) {
@@ -34,8 +35,9 @@ fn ten_thousand_aborted_connections(build: Build) {
     let clients = [Offer::tls13(), Offer::tls12(), Offer::rsa_key_exchange()]
         .map(|offer| server.client(&offer));
 
-    // The allocator keeps the more the more are there at once. That they are not more later, however long the machine does
-    // not run the worker, is up to the clients: each waits for the server again and again.
+    // The allocator keeps the more the more are there at once. That they are not more later,
+    // however long the machine does not run the worker, is up to the clients: each waits for the
+    // server again and again.
     for client in &clients {
         Begun::expect_service(Begun::many(&server.nginx, client, CROWD));
     }
@@ -53,7 +55,8 @@ fn ten_thousand_aborted_connections(build: Build) {
     assert_eq!(server.nginx.log_lines_with("internal error"), 0);
 }
 
-/// Some reset the connection, some close it, some send more than they should, and others wait and are served.
+/// Some reset the connection, some close it, some send more than they should, and others wait and
+/// are served.
 fn clients_leave_while_their_operations_are_in_flight(build: Build) {
     let server = Server::start_slow(build);
     server.nginx.expect_log(PROTOCOL_ERROR);
@@ -108,7 +111,8 @@ fn clients_have_left_before_the_worker_looks(build: Build) {
     }
 }
 
-/// nginx then closes connections that have sent nothing yet. Those whose handshake is under way are not among them.
+/// nginx then closes connections that have sent nothing yet. Those whose handshake is under way are
+/// not among them.
 fn connections_run_out_while_operations_are_in_flight(build: Build) {
     // As many as there are, less a sixteenth: nginx starts closing then.
     const NEARLY_ALL: usize = 2048 - 2048 / 16;
@@ -123,8 +127,8 @@ fn connections_run_out_while_operations_are_in_flight(build: Build) {
     eventually("connections run out", || {
         server.nginx.log_lines_with(lines) > 0
     });
-    // The worker answers when it has accepted all of them. A client that completed its handshake before could
-    // rightly be closed in favour of a silent one, for want of a request.
+    // The worker answers when it has accepted all of them. A client that completed its handshake
+    // before could rightly be closed in favour of a silent one, for want of a request.
     server.nginx.metrics();
     Begun::expect_service(begun);
     drop(silent);
@@ -137,11 +141,12 @@ struct Server {
     address: SocketAddr,
     authority: Authority,
     worker: u32,
-    /// How many operations keep the worker busy long enough for clients to do something meanwhile.
+    /// Number of operations that keep the worker busy long enough for clients to do something
+    /// meanwhile.
     in_flight: usize,
 }
 
-/// What the worker uses when nobody is connected.
+/// Memory and descriptors of the worker while nobody is connected.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
     descriptors: usize,
@@ -223,8 +228,8 @@ impl Server {
         }
     }
 
-    /// Nothing is in flight, connections are closed, and memory is given back but for pooled stacks, and for what the
-    /// allocator keeps.
+    /// Nothing is in flight, connections are closed, and memory is given back but for pooled
+    /// stacks, and for what the allocator keeps.
     fn expect_no_growth(&self, before: Usage) {
         const KEPT_BYTES: u64 = 2 << 20;
         const STACK_BYTES: u64 = 64 << 10;

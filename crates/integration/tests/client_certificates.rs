@@ -164,7 +164,7 @@ impl Server {
         Client::new(self.address, &offer)
     }
 
-    /// What a client gets for a request.
+    /// Returns the response to a request.
     fn status(&self, offer: &Offer) -> (u16, String) {
         let response = self.client(offer).get("/").unwrap();
         (response.status, response.text().to_owned())

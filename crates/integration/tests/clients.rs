@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use slipstream_bench::scratch::ScratchDirectory;
 use slipstream_integration::programs::{self, Finished};
 use slipstream_integration::{
     Authority, Build, Configuration, KeyType, Nginx, concurrently, each_build, unused_address,
 };
+use slipstream_testbed::scratch::ScratchDirectory;
 
 each_build!(
     curl_with_http1_and_http2,

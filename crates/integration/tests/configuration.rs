@@ -343,7 +343,7 @@ fn the_status_page(build: Build) {
 fn the_status_of_two_workers(build: Build) {
     let mut server = Server::start(build, Configuration::new().workers(2));
     server.serve_all();
-    let metrics = server.nginx.settled();
+    let metrics = server.nginx.settled_after(2 * CONNECTIONS as u64);
     assert_eq!(metrics.workers(), 2);
     assert_eq!(metrics.lane_operations(), 2 * CONNECTIONS as u64);
     assert_eq!(metrics.handshakes(), 2 * CONNECTIONS as u64);
@@ -356,7 +356,7 @@ fn the_status_of_two_workers(build: Build) {
             .any(|&worker| slipstream_integration::process::is_running(worker))
     });
     server.serve_all();
-    let metrics = server.nginx.settled();
+    let metrics = server.nginx.settled_after(4 * CONNECTIONS as u64);
     assert_eq!(metrics.workers(), 2);
     assert_eq!(metrics.lane_operations(), 4 * CONNECTIONS as u64);
 }

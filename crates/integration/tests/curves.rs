@@ -1,4 +1,5 @@
-//! Curves: shared secrets in lanes, key shares and ECDSA signatures with what has been made ahead.
+//! Curves: shared secrets in lanes, key shares and ECDSA signatures with precomputed keys and
+//! nonces.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -21,8 +22,8 @@ each_build!(
 );
 
 const CONNECTIONS: usize = 32;
-/// The first of each is the one that is used. In TLS 1.2 a client has to offer the curve of an ECDSA certificate too (RFC
-/// 8422, section 5.1).
+/// The first of each is the one that is used. In TLS 1.2 a client has to offer the curve of an
+/// ECDSA certificate too (RFC 8422, section 5.1).
 const GROUPS: [&str; 3] = [
     "X25519:P-256:P-384",
     "P-256:X25519:P-384",
@@ -91,8 +92,8 @@ fn nothing_is_made_ahead_where_the_configuration_says_so(build: Build) {
     assert_eq!(metrics.ahead_used(), 0, "{metrics:#?}");
 }
 
-/// Workers are forked from one master, and old ones serve beside new ones while connections go on; after an upgrade those
-/// of two masters do.
+/// Workers are forked from one master, and old ones serve beside new ones while connections go on;
+/// after an upgrade those of two masters do.
 fn ephemeral_keys_are_used_once_in_all_workers_over_reloads_and_an_upgrade(build: Build) {
     let key = KeyType::EcdsaP256.generate();
     let configuration = Configuration::new().workers(2).daemon();
@@ -124,7 +125,8 @@ fn ephemeral_keys_are_used_once_in_all_workers_over_reloads_and_an_upgrade(build
     assert_eq!(seen.lock().unwrap().len(), 5 * GROUPS.len() * CONNECTIONS);
 }
 
-/// Those of IFMA and the portable ones have, those of AVX-512F alone have not.
+/// Returns true if the lanes of this CPU have curves: IFMA and portable ones do, AVX-512F alone
+/// does not.
 fn lanes_have_curves() -> bool {
     is_x86_feature_detected!("avx512ifma") || !is_x86_feature_detected!("avx512f")
 }

@@ -1,17 +1,18 @@
-//! The phases of QTLS, and a device: whatever the directives, and whatever becomes of the engine, everybody is served.
+//! The phases of QTLS, and a device: whatever the directives, and whatever becomes of the engine,
+//! everybody is served.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use slipstream_bench::load::{Behaviour, Limit, Load};
-use slipstream_bench::suite::SUITES;
 use slipstream_integration::process::{expect_rest, quit};
 use slipstream_integration::sockets::sockets;
 use slipstream_integration::{
-    Authority, Begun, Build, Client, Configuration, Engine, KeyType, Lanes, Nginx, Offer, PATIENCE,
-    Stopped, Visitors, each_build, eventually, unused_address,
+    Authority, Begun, Build, Client, Configuration, Engine, KeyType, Lanes, Metrics, Nginx, Offer,
+    PATIENCE, Stopped, Visitors, concurrently, each_build, eventually, unused_address,
 };
+use slipstream_testbed::suite::SUITES;
 
 each_build!(
     every_combination_serves,
@@ -21,6 +22,7 @@ each_build!(
     an_engine_that_is_not_there_at_first,
     a_reload_and_an_upgrade_with_a_device,
     whoever_sleeps_uses_no_time,
+    without_lanes_the_device_computes_every_operation,
     workers_share_batches,
 );
 
@@ -86,8 +88,8 @@ fn a_full_ring_delays_and_loses_nothing(build: Build) {
     let configuration = site.configuration(&block).events("multi_accept on;");
     let nginx = Nginx::start(build, &configuration);
     assert_eq!(site.load("tls12-rsakx", 64, 1_000), (1_000, String::new()));
-    // The load may be too slow for the ring to be full. These are found at once, whenever they are sent; on a busy machine
-    // they may find the device taken out.
+    // The load may be too slow for the ring to be full. These are found at once, whenever they are
+    // sent; on a busy machine they may find the device taken out.
     let client = site.client(Offer::tls13());
     eventually("the ring is full again and again", || {
         Begun::expect_service(Begun::many(&nginx, &client, 64));
@@ -204,6 +206,51 @@ fn whoever_sleeps_uses_no_time(build: Build) {
     }
 }
 
+/// As on a CPU without AVX-512, with keys that workers have, and with keys that the engine holds.
+fn without_lanes_the_device_computes_every_operation(build: Build) {
+    const HANDSHAKES: usize = 100;
+    let engine = Engine::start(&[]);
+    for keys in ["shared", "isolated"] {
+        for key in [KeyType::Rsa(2048), KeyType::EcdsaP256] {
+            let authority = Authority::new();
+            let address = unused_address();
+            let block = format!("lanes off; flush 1; keys {keys}; {}", engine.directive());
+            let configuration = Configuration::new().lanes(Lanes::Block(block)).server(
+                format!("{address} ssl"),
+                &[&authority.issue(key, &["localhost"])],
+                "location / { return 200 served; }",
+            );
+            let nginx = Nginx::start(build, &configuration);
+            let client = |offer: Offer| {
+                let offer = offer.name("localhost").roots(authority.certificate());
+                Client::new(address, &offer)
+            };
+            // The first operations bring a shared key to the engine, while software computes them.
+            eventually("the engine has the key", || {
+                let before = nginx.settled().all_software_operations();
+                client(Offer::tls13()).get("/").unwrap();
+                nginx.settled().all_software_operations() == before
+            });
+            let before = nginx.settled();
+            for offer in [Offer::tls12(), Offer::tls13()] {
+                let client = client(offer);
+                concurrently(HANDSHAKES / 2, |_| {
+                    assert_eq!(client.get("/").unwrap().text(), "served");
+                });
+            }
+            let after = nginx.settled();
+            let context = format!("keys {keys}, {key:?}");
+            let added = |figure: fn(&Metrics) -> u64| figure(&after) - figure(&before);
+            assert_eq!(added(Metrics::handshakes), HANDSHAKES as u64, "{context}");
+            assert_eq!(added(Metrics::all_software_operations), 0, "{context}");
+            assert_eq!(added(Metrics::batches), 0, "{context}");
+            // A signature and a key exchange each.
+            let computed = added(Metrics::device_operations);
+            assert!(computed >= 2 * HANDSHAKES as u64, "{context}: {computed}");
+        }
+    }
+}
+
 /// There are never as many connections of one worker as fill a batch.
 fn workers_share_batches(build: Build) {
     let engine = Engine::start(&["--linger", "50ms"]);
@@ -226,8 +273,9 @@ fn workers_share_batches(build: Build) {
     nginx.settled();
 }
 
-/// Eight handshakes, some with each worker, whose operations the engine finds at once, provided that it is not kept from
-/// working for so long that it is taken out. `None` if all of them would be one worker's: the kernel chooses.
+/// Eight handshakes, some with each worker, whose operations the engine finds at once, provided
+/// that it is not kept from working for so long that it is taken out. `None` if all of them would
+/// be one worker's: the kernel chooses.
 fn begin_eight(
     nginx: &Nginx,
     engine: &Engine,
@@ -281,7 +329,7 @@ impl Site {
             )
     }
 
-    /// How many handshakes were served, and what went wrong.
+    /// Returns the number of handshakes that were served, and the failures.
     fn load(&self, suite: &str, concurrency: usize, handshakes: u64) -> (u64, String) {
         let report = Load {
             address: self.address,

@@ -1,4 +1,4 @@
-//! What comes before TLS, round it and after it.
+//! The stages before TLS, around it and after it.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -298,7 +298,7 @@ impl Server {
     }
 
     fn expect_in_lanes(&self, operations: u64) {
-        let metrics = self.nginx.settled();
+        let metrics = self.nginx.settled_after(operations);
         assert_eq!(metrics.lane_operations(), operations, "{metrics:#?}");
         assert_eq!(metrics.all_software_operations(), 0, "{metrics:#?}");
     }

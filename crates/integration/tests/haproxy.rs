@@ -12,12 +12,12 @@ use slipstream_integration::{
 /// Every operation goes through lanes, whatever it costs: the same on all machines.
 const ALWAYS: &str = "flush = always\nlanes = portable";
 
-/// What OpenSSL loses for one job that HAProxy leaves behind: its stack of 32 KiB, and what the
-/// handshake had allocated.
+/// Bytes that OpenSSL loses for one job that HAProxy leaves behind: its stack of 32 KiB, and the
+/// memory that the handshake had allocated.
 const LOST_JOB_BYTES: u64 = 48 << 10;
 /// The provider's limit for such jobs.
 const MOST_LOST_JOBS: u64 = 4096;
-/// What the allocator keeps, and HAProxy's own pools.
+/// Bytes that the allocator and HAProxy's own pools keep.
 const KEPT_BYTES: u64 = 8 << 20;
 
 #[test]
@@ -51,7 +51,8 @@ fn the_measured_cost_decides_by_default() {
     let server = Server::start(HaproxyConfiguration::with_provider(""));
     for (offer, name) in offers() {
         let client = server.client(&offer);
-        // One at a time has no company, but may be as cheap in lanes: X25519, and RSA with half a batch. It is computed once.
+        // One at a time has no company, but may be as cheap in lanes: X25519, and RSA with half a
+        // batch. It is computed once.
         let before = server.haproxy.lane_operations();
         assert_eq!(client.get("/").expect(name).text(), "served");
         let operations = server.haproxy.lane_operations() - before;
@@ -107,14 +108,15 @@ fn badly_behaved_clients_leave_no_descriptor_behind() {
         visitors.wait_for(10);
         visitors.stop().expect_all_served();
         let after = server.idle_memory();
-        // Whoever leaves while paused costs a job. How many of those who may, depends on the machine.
+        // A client that leaves while its job is paused costs that job. How many do depends on the
+        // machine.
         let lost = impatient.iter().sum::<u64>() * LOST_JOB_BYTES;
         assert!(after < before + lost + KEPT_BYTES, "{before} {after}");
     }
 }
 
-/// Whether a client with the offer of this name leaves without having waited for the server's answer to a ClientHello, for
-/// which there are operations.
+/// Returns true if a client with the offer of this name leaves before it has the server's answer to
+/// a ClientHello, for which there are operations.
 fn may_leave_while_paused(abuse: Abuse, name: &str) -> bool {
     let is_impatient = matches!(
         abuse,
@@ -128,14 +130,15 @@ fn may_leave_while_paused(abuse: Abuse, name: &str) -> bool {
 }
 
 /// OpenSSL has no way to free the job of a connection that HAProxy frees while it is paused. After
-/// so many the provider pauses no more, so an attacker gains no more memory either.
+/// this many the provider pauses no more, so an attacker gains no more memory either.
 #[test]
 fn the_memory_that_clients_can_waste_is_bounded() {
     const STORM: usize = 384;
-    // A machine that runs HAProxy, but not this thread, lets all handshakes go on before anybody leaves.
+    // A machine that runs HAProxy, but not this thread, lets all handshakes go on before anybody
+    // leaves.
     const MOST_STORMS: usize = 1000;
-    // HAProxy takes up one handshake in each turn of its loop. If it accepts all connections first, the
-    // handshakes pause one after the other before the first is resumed.
+    // HAProxy takes up one handshake in each turn of its loop. If it accepts all connections first,
+    // the handshakes pause one after the other before the first is resumed.
     let configuration = HaproxyConfiguration::with_provider(ALWAYS).global("tune.maxaccept 1000");
     let server = Server::start(configuration);
     let client = server.client(&Offer::tls13());
@@ -200,15 +203,16 @@ fn a_reload_under_load_turns_nobody_away() {
     }
 }
 
-/// Stops HAProxy when it is seen to have paused that many handshakes. It is not if it pauses none, and
-/// need not be if this process is kept from looking.
+/// Stops HAProxy when it is seen to have paused that many handshakes. It is not if it pauses none,
+/// and need not be if this process is kept from looking.
 fn stop_once_paused(haproxy: &Haproxy, handshakes: usize) -> Option<Stopped> {
     const LOOKS: usize = 100;
     let paused = (0..LOOKS).any(|_| haproxy.event_descriptors() >= handshakes);
     paused.then(|| Stopped::new(vec![haproxy.worker()]))
 }
 
-/// How many operations of a handshake lanes can compute: the signature or the decryption, and the key exchange.
+/// Number of operations of a handshake that lanes can compute: the signature or the decryption, and
+/// the key exchange.
 fn operations_in_lanes(name: &str) -> u64 {
     if name == "TLS 1.2, RSA key exchange" {
         1
@@ -231,7 +235,7 @@ fn offers() -> [(Offer, &'static str); 3] {
 struct Server {
     haproxy: Haproxy,
     authority: Authority,
-    /// What the serving process has open while nobody is connected.
+    /// Memory of the serving process while nobody is connected.
     idle_descriptors: usize,
 }
 
@@ -244,7 +248,7 @@ impl Server {
             authority,
             idle_descriptors: 0,
         };
-        // Whoever serves a page has opened all that it needs for itself.
+        // A process that serves a page has opened all that it needs for itself.
         let client = server.client(&Offer::tls13());
         assert_eq!(client.get("/").expect("a page").text(), "served");
         eventually("connections are closed", || {

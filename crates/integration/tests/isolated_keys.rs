@@ -76,7 +76,8 @@ fn reloads_and_an_upgrade_under_load(build: Build) {
     nginx.settled();
 }
 
-/// A master that has had the keys in use itself does not promise that its workers will not find them.
+/// A master that has had the keys in use itself does not promise that its workers will not find
+/// them.
 fn keys_that_have_been_shared_cannot_be_isolated(build: Build) {
     let engine = Engine::start(&[]);
     let site = Site::new();
@@ -260,7 +261,8 @@ impl Site {
         secrets
     }
 
-    /// Which secrets the memory of a process holds sixteen bytes of, in whatever form.
+    /// Returns the names of the secrets of which the memory of a process holds sixteen bytes, in
+    /// whatever form.
     fn found_in(&self, process: u32) -> Vec<&'static str> {
         let memory = memory(process);
         let mut windows: Vec<(&'static str, [u8; 16])> = Vec::new();
@@ -275,7 +277,8 @@ impl Site {
         }
         for credentials in &self.credentials {
             let text = fs::read_to_string(&credentials.key_file).unwrap();
-            // The first lines say what kind of key it is, and the public half comes first; and the last may be short.
+            // The first lines say what kind of key it is, and the public half comes first; and the
+            // last may be short.
             let lines: Vec<&str> = text.lines().collect();
             for line in &lines[lines.len() / 2..lines.len() - 2] {
                 let windows_of = line.as_bytes().windows(16);

@@ -138,8 +138,8 @@ fn termination_while_operations_are_in_flight(build: Build) {
         let mut nginx = Nginx::start(build, &site.configuration(true));
         let (begun, stopped) = site.begin(&nginx, true);
         let worker = nginx.workers()[0];
-        // A master kills workers that take a second and a half, as on a busy machine they may. This one must not have to
-        // be killed.
+        // A master kills workers that take a second and a half, as on a busy machine they may. This
+        // one must not have to be killed.
         let master = Stopped::new(vec![nginx.master()]);
         signal(worker, termination);
         drop(stopped);
@@ -187,7 +187,7 @@ fn handshakes_time_out_while_operations_are_in_flight(build: Build) {
         "{metrics:#?}"
     );
     eventually("connections are closed", || descriptors(worker) <= unused);
-    // Whoever comes later is served; on a busy machine not at the first attempt.
+    // A later client is served; on a busy machine not at the first attempt.
     eventually("a handshake is in time", || {
         site.client(&Offer::tls13()).get("/").is_ok()
     });
@@ -252,7 +252,8 @@ impl Site {
         Visitors::start(&offers.map(|offer| self.client(&offer)), 2)
     }
 
-    /// Handshakes that nginx has accepted. With the module their operations are in flight, and the worker is stopped.
+    /// Handshakes that nginx has accepted. With the module their operations are in flight, and the
+    /// worker is stopped.
     fn begin(&self, nginx: &Nginx, module: bool) -> (Vec<Begun>, Option<Stopped>) {
         let client = self.client(&Offer::tls13());
         if module {

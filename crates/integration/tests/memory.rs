@@ -22,8 +22,9 @@ fn the_module_adds_no_error_to_those_of_a_stock_nginx() {
     assert!(added.is_empty(), "{added:#?}");
 }
 
-/// What OpenSSL allocates for a provider is held as long as the process, hence lost at its end. It
-/// is allocated when nginx starts; reloads and handshakes begin elsewhere.
+/// Returns true if OpenSSL has allocated the memory for a provider. It holds that as long as the
+/// process lives, so it is lost at its end. It is allocated when nginx starts; reloads and
+/// handshakes begin elsewhere.
 fn happens_once(error: &MemoryError) -> bool {
     let start = ["ngx_init_cycle", "main"];
     error.kind == "Leak_DefinitelyLost"

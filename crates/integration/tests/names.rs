@@ -1,4 +1,5 @@
-//! Which server, certificate and key a handshake gets, and which handshakes lanes take part in.
+//! The server, certificate and key that a handshake gets, and the handshakes that lanes take part
+//! in.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -329,7 +330,7 @@ impl TwoServers {
         }
     }
 
-    /// Every handshake with this name takes so many operations in lanes and in software.
+    /// Every handshake with this name takes this many operations in lanes and in software.
     fn expect(&self, name: &str, in_lanes: u64, not_admitted: u64) {
         for offer in [Offer::tls12(), Offer::tls13(), Offer::rsa_key_exchange()] {
             let before = self.nginx.settled();

@@ -1,5 +1,5 @@
-//! What differs from one full handshake: resumption, early data, a second ClientHello, and what
-//! comes after.
+//! Handshakes that differ from one full handshake: resumption, early data, a second ClientHello,
+//! and what comes after.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

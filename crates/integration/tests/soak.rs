@@ -1,15 +1,16 @@
-//! Tens of thousands of handshakes of all kinds: neither memory nor descriptors grow, and nothing is left over.
+//! Tens of thousands of handshakes of all kinds: neither memory nor descriptors grow, and nothing
+//! is left over.
 
 use std::net::SocketAddr;
 
 use openssl::ssl::SslVersion;
 use slipstream_bench::load::{Behaviour, Limit, Load};
-use slipstream_bench::suite::{KeyType as SuiteKey, SUITES};
 use slipstream_integration::process::{anonymous_memory, descriptors};
 use slipstream_integration::{
     Authority, Build, Client, Configuration, KeyType, Nginx, Offer, PATIENCE, concurrently,
     each_build, eventually, unused_address,
 };
+use slipstream_testbed::suite::{KeyType as SuiteKey, SUITES};
 
 each_build!(
     ten_thousand_handshakes_leave_nothing,
@@ -80,7 +81,7 @@ fn reloads_leave_nothing_in_the_master(build: Build) {
     samples.expect_no_growth(nginx.master(), MOST_BYTES);
 }
 
-/// What a process has used, again and again.
+/// Samples of the resources that a process uses.
 #[derive(Default, Debug)]
 struct Samples {
     memory: Vec<u64>,
@@ -93,7 +94,8 @@ impl Samples {
         self.descriptors.push(descriptors(process));
     }
 
-    /// What has been used least at times is no more in the second half than in the first, but for `most` bytes.
+    /// Checks that the least use in the second half is no more than in the first, but for `most`
+    /// bytes.
     fn expect_no_growth(&self, process: u32, most: u64) {
         let (first, second) = self.memory.split_at(self.memory.len() / 2);
         assert!(

@@ -47,7 +47,8 @@ fn tls13_with_rsa_of_all_sizes(build: Build) {
     for key in [KeyType::Rsa(2048), KeyType::Rsa(3072), KeyType::Rsa(4096)] {
         let server = Server::start(build, key);
         server.serve_all_in_lanes(&Offer::tls13(), SslVersion::TLS1_3);
-        // Clients that come one after the other have no company, but the worker finds these at once.
+        // Clients that come one after the other are never concurrent, but the worker finds these at
+        // once.
         let client = server.client(&Offer::tls13());
         Begun::expect_service(Begun::many(&server.nginx, &client, CONNECTIONS));
         assert!(server.nginx.settled().batches_with(8) > 0);

@@ -1,4 +1,5 @@
-//! Clients that leave in the middle, streams that are reset, upstream servers that die; and good clients beside them.
+//! Clients that leave in the middle, streams that are reset, upstream servers that die; and good
+//! clients beside them.
 
 use std::io::Read;
 use std::sync::{Arc, Mutex};
@@ -69,7 +70,7 @@ struct Server {
     worker: u32,
 }
 
-/// What the worker uses when nobody is connected.
+/// Memory and descriptors of the worker while nobody is connected.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
     descriptors: usize,
@@ -93,13 +94,14 @@ impl Server {
         server
     }
 
-    /// More responses at once than there are at any time later: what the worker keeps for the next responses depends on how
-    /// many there were, and that on when the machine runs the worker and when its clients.
+    /// More responses at once than there are at any time later: what the worker keeps for the next
+    /// responses depends on how many there were, and that on when the machine runs the worker and
+    /// when its clients.
     fn crowd(&self) {
         const CROWD: usize = 20;
         let path = self.site.file(Content::Random, LENGTH);
         for place in Place::ALL {
-            // None is read to its end. Whoever compresses for zstd keeps more.
+            // None is read to its end. A compressor for zstd keeps more.
             let request = self.site.get(place, &path).accepting("zstd");
             let begun: Vec<_> = (0..CROWD).map(|_| request.open().unwrap()).collect();
             drop(begun);
@@ -124,7 +126,7 @@ impl Server {
         }
     }
 
-    /// What good clients read meanwhile.
+    /// Pages that well-behaved clients read meanwhile.
     fn pages(&self) -> Vec<Page> {
         let content = Arc::new(Content::Html.bytes(LENGTH));
         let path = self.site.file(Content::Html, LENGTH);
@@ -140,7 +142,7 @@ impl Server {
             .collect()
     }
 
-    /// Has so many clients read a part of a response, and leave with a FIN or a RST.
+    /// Has this many clients read a part of a response, and leave with a FIN or a RST.
     fn leave(&self, clients: usize, random: &mut Random) {
         let paths = [
             self.site.file(Content::Random, LENGTH),
@@ -161,7 +163,7 @@ impl Server {
         });
     }
 
-    /// Has so many connections reset some of their streams, while others are read to the end.
+    /// Has this many connections reset some of their streams, while others are read to the end.
     fn reset(&self, connections: usize, random: &mut Random) {
         let content = Content::Html.bytes(LENGTH);
         let path = self.site.file(Content::Html, LENGTH);
@@ -194,7 +196,7 @@ impl Server {
         });
     }
 
-    /// Has so many responses end before all of their content has come. None must look complete.
+    /// Has this many responses end before all of their content has come. None must look complete.
     fn die(&self, responses: usize) {
         concurrently(CLIENTS, |client| {
             for number in 0..responses / CLIENTS + 1 {
@@ -217,7 +219,8 @@ impl Server {
         }
     }
 
-    /// Nothing is in flight, connections are closed, and memory is given back but for what is kept for the next responses.
+    /// Nothing is in flight, connections are closed, and memory is given back but for what is kept
+    /// for the next responses.
     fn expect_no_growth(&self, before: Usage) {
         const KEPT_BYTES: u64 = 4 << 20;
         eventually("connections are closed", || {

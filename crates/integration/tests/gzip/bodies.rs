@@ -3,13 +3,13 @@
 use std::io::Read;
 use std::process::Command;
 
-use slipstream_bench::scratch::ScratchDirectory;
 use slipstream_integration::process::anonymous_memory;
 use slipstream_integration::programs;
 use slipstream_integration::{
     Build, Content, Engine, Http2, Inflater, Nginx, Random, Request, concurrently, decode,
     decode_zstd, each_build,
 };
+use slipstream_testbed::scratch::ScratchDirectory;
 
 use crate::site::{CHUNK_BYTES, Place, STREAM_BYTES, Site, THRESHOLD_BYTES, defaults};
 

@@ -1,4 +1,5 @@
-//! Output that waits: for what is in front of it, for as much as nginx sends at once, for a client that does not read.
+//! Output that waits: for what is in front of it, for as much as nginx sends at once, for a client
+//! that does not read.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -28,8 +29,8 @@ each_build!(
 /// The body ends with the connection.
 const EVENTS_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
 
-/// nginx flushes the header of an unbuffered response before there is any content. This one waits behind a header that
-/// no socket takes at once.
+/// nginx flushes the header of an unbuffered response before there is any content. This one waits
+/// behind a header that no socket takes at once.
 fn a_flush_that_cannot_be_sent_leaves_the_response_whole(build: Build) {
     const EVENTS: usize = 400;
     const EVENT_BYTES: usize = 50;
@@ -105,7 +106,8 @@ fn buffers_smaller_than_what_nginx_postpones(build: Build) {
     }
 }
 
-/// Complains if nothing comes for much longer than anything takes on a busy machine, yet less than nginx waits for a client.
+/// Complains if nothing comes for much longer than anything takes on a busy machine, yet less than
+/// nginx waits for a client.
 fn check_in_time(site: &Site, place: Place, content: Content, coding: &str) {
     const LENGTH: usize = 1_000_000;
     const SILENCE: Duration = Duration::from_secs(40);
@@ -174,7 +176,7 @@ fn a_client_that_does_not_read_events_costs_little(build: Build) {
     }
 }
 
-/// Waits until so many events have gone to nginx, no more do, and the worker waits for clients.
+/// Waits until this many events have gone to nginx, no more do, and the worker waits for clients.
 fn wait_until_blocked(written: &AtomicUsize, least: usize, worker: u32) {
     let mut before = 0;
     eventually("upstream servers have to wait", || {

@@ -4,20 +4,20 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use slipstream_bench::scratch::ScratchDirectory;
 use slipstream_integration::{
     Authority, Build, Content, Engine, KeyType, Nginx, Request, decode, each_build, eventually,
     programs, unused_address,
 };
+use slipstream_testbed::scratch::ScratchDirectory;
 
 use crate::site::{Place, Site, defaults};
 
 each_build!(curl, python, go, java);
 
 const LENGTH: usize = 1_000_000;
-/// How many pages the clients in other languages fetch.
+/// Number of pages that clients in other languages fetch.
 const PAGES: usize = 16;
-/// Where the page ends.
+/// The last line of the page.
 const END: &str = "<p id=\"end\">this is the end 7f3a91</p>";
 
 fn curl(build: Build) {
@@ -54,8 +54,8 @@ fn java(build: Build) {
     }
 }
 
-/// Chromium shows the same page whether it was compressed or not. It accepts zstd over TLS and from its own machine, and
-/// takes chunks of a device, which are frames that follow each other.
+/// Chromium shows the same page whether it was compressed or not. It accepts zstd over TLS and from
+/// its own machine, and takes chunks of a device, which are frames that follow each other.
 #[test]
 fn chromium() {
     if !programs::is_installed("chromium") {
@@ -123,7 +123,8 @@ struct Server {
     _nginx: Nginx,
 }
 
-/// A server with both kinds of port, which compresses at the device and writes down what it has done.
+/// A server with both kinds of port, which compresses at the device and writes down what it has
+/// done.
 struct Tls {
     plain: SocketAddr,
     secure: SocketAddr,
@@ -179,7 +180,7 @@ impl Server {
         std::fs::read_to_string(self.site.folder().join("codings")).unwrap()
     }
 
-    /// What Chromium makes of a page.
+    /// Returns the page as Chromium renders it.
     fn dump(&self, url: &str) -> String {
         let profile = ScratchDirectory::new().unwrap();
         let mut command = Command::new("timeout");

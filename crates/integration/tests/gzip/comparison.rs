@@ -1,5 +1,5 @@
-//! The same requests to a server with nginx's own `gzip` and to one with `slipstream_gzip`, with the same directives: the
-//! same status, the same headers, the same content.
+//! The same requests to a server with nginx's own `gzip` and to one with `slipstream_gzip`, with
+//! the same directives: the same status, the same headers, the same content.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -261,7 +261,7 @@ fn files_that_are_compressed_already(build: Build) {
     }
 }
 
-/// Whether nginx was configured with a module.
+/// Returns true if nginx was configured with a module.
 pub(crate) fn has(build: Build, module: &str) -> bool {
     let output = Command::new(build.executable()).arg("-V").output().unwrap();
     let found = String::from_utf8_lossy(&output.stderr).contains(module);
@@ -280,7 +280,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// `GZIP` stands for `gzip` or `slipstream_gzip`, `FOLDER` for the files, `ORIGIN` for the upstream server.
+    /// `GZIP` stands for `gzip` or `slipstream_gzip`, `FOLDER` for the files, `ORIGIN` for the
+    /// upstream server.
     fn start(build: Build, locations: &str) -> Self {
         let site = Site::new();
         let (stock, own) = (unused_address(), unused_address());

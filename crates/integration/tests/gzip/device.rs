@@ -1,10 +1,10 @@
-//! A device that dies or hangs while responses are under way.
+//! A device that dies or hangs while responses are in flight.
 
 use std::sync::Arc;
 
 use rustix::process::Signal;
-use slipstream_bench::processor::usable_cores;
 use slipstream_integration::{Build, Content, Engine, Nginx, each_build, eventually};
+use slipstream_testbed::processor::usable_cores;
 
 use crate::readers::{Page, Readers};
 use crate::site::{Place, Site, defaults};

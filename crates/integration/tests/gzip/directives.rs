@@ -1,4 +1,4 @@
-//! What is said where a directive is wrong.
+//! Messages about wrong directives.
 
 use slipstream_integration::{Build, Configuration, Nginx, each_build};
 

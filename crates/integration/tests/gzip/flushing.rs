@@ -1,4 +1,4 @@
-//! What an upstream server sends and waits after, the client has before more is sent.
+//! Bytes that an upstream server sends before it waits reach the client before more is sent.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -80,8 +80,8 @@ impl Events {
         Nginx::start(build, &configuration)
     }
 
-    /// Has each event sent when the one before has been received with `receive`, which takes as many bytes as it is
-    /// to return.
+    /// Has each event sent when the one before has been received with `receive`, which takes as
+    /// many bytes as it is to return.
     fn expect_in_turn(&self, mut receive: impl FnMut(usize) -> Vec<u8>) {
         for number in 0..EVENTS {
             self.next.send(number).unwrap();
@@ -92,7 +92,8 @@ impl Events {
     }
 }
 
-/// A device has a part only in responses that are known to be long: others are flushed before they have become so.
+/// A device has a part only in responses that are known to be long: others are flushed before they
+/// have become so.
 fn every_event_arrives_before_the_next(build: Build) {
     let engine = Engine::start(&[]);
     let events = Events::new(true);
@@ -106,7 +107,8 @@ fn every_event_arrives_before_the_next(build: Build) {
         let mut bytes = vec![0; 64 << 10];
         events.expect_in_turn(|length| {
             while content.len() < length {
-                // It waits in vain, until its time is over, if what is missing has not been flushed.
+                // It waits in vain, until its time is over, if what is missing has not been
+                // flushed.
                 let read = incoming.read(&mut bytes).unwrap();
                 assert!(read > 0, "{place:?}: the response has ended");
                 inflater.push(&bytes[..read], &mut content).unwrap();

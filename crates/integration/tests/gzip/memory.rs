@@ -17,7 +17,7 @@ fn the_filter_adds_no_error_to_those_of_a_stock_nginx() {
     assert!(added.is_empty(), "{added:#?}");
 }
 
-/// What a worker that takes part holds until its end, hence loses then.
+/// Returns true if the memory is held by a worker until its end, and so is lost then.
 fn happens_once(error: &MemoryError) -> bool {
     let starts = |function: &String| function.ends_with("::init_process");
     error.kind == "Leak_DefinitelyLost" && error.stack.iter().any(starts)

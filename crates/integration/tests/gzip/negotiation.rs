@@ -1,4 +1,4 @@
-//! What differs from nginx's own `gzip`: which coding is chosen, and what is left alone.
+//! Differences from nginx's own `gzip`: the choice of a coding, and responses that are left alone.
 
 use std::fs;
 
@@ -85,7 +85,7 @@ fn what_must_not_be_transformed_is_not(build: Build) {
     assert!(response.body == Content::Html.bytes(LENGTH));
 }
 
-/// Whoever is switched on compresses, and what one has compressed the other leaves alone.
+/// The filter that is switched on compresses, and leaves alone what the other has compressed.
 fn one_filter_or_the_other(build: Build) {
     for (directives, is_encoded) in [
         ("gzip on; slipstream_gzip on;", true),

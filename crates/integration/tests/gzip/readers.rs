@@ -52,7 +52,8 @@ impl Readers {
         let mut seen = read();
         let wanted = seen + more;
         while seen < wanted {
-            // Nobody knows how long many pages take on a busy machine; one that takes too long will not come.
+            // Nobody knows how long many pages take on a busy machine; one that takes too long will
+            // not come.
             eventually("pages are read", || read() > seen);
             seen = read();
         }

@@ -5,17 +5,19 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use slipstream_bench::scratch::ScratchDirectory;
 use slipstream_integration::{
     Build, Configuration, Content, Engine, Lanes, Nginx, Origin, Request, decode, unused_address,
 };
+use slipstream_testbed::scratch::ScratchDirectory;
 
-/// What `slipstream_gzip_chunk_size` and the like are set to: small, so that everything that happens at a border happens often.
+/// Value of `slipstream_gzip_chunk_size` and the like: small, so that everything that happens at a
+/// border happens often.
 pub(crate) const CHUNK_BYTES: usize = 16 << 10;
 pub(crate) const STREAM_BYTES: usize = 64 << 10;
 pub(crate) const THRESHOLD_BYTES: usize = 24 << 10;
 
-/// Where responses are compressed, and how a device is waited for. There is a server for each.
+/// The places at which responses are compressed, and the ways to wait for a device. Each has a
+/// server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Software,
@@ -92,7 +94,7 @@ impl Site {
         self.addresses[place as usize]
     }
 
-    /// Where HTTP/2 is spoken without TLS, with [`Place::Failover`].
+    /// The address at which HTTP/2 is spoken without TLS, with [`Place::Failover`].
     pub(crate) fn http2(&self) -> SocketAddr {
         self.http2
     }
@@ -115,7 +117,7 @@ impl Site {
     ) -> Configuration {
         let (parameter, directive) = build.http2();
         let device = engine.map(Engine::directive).unwrap_or_default();
-        // Whoever asks for a device where there is none is warned.
+        // A warning says that a device is asked for where there is none.
         let directives_of = |place: Place| engine.map_or("", |_| place.directives());
         let mut configuration = Configuration::new()
             .lanes(Lanes::ForcedWith(device))

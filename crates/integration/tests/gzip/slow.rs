@@ -6,11 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_recv_buffer_size;
-use slipstream_bench::processor::process_cpu_time;
 use slipstream_integration::process::anonymous_memory;
 use slipstream_integration::{
     Build, Content, Engine, Incoming, Nginx, Request, concurrently, decode, each_build, eventually,
 };
+use slipstream_testbed::process::process_cpu_time;
 
 use crate::site::{Place, Site, defaults};
 
@@ -19,8 +19,8 @@ each_build!(memory_of_a_response_is_bounded);
 const LENGTH: usize = 3_000_000;
 const CHUNK_BYTES: u64 = 64 << 10;
 const STREAM_BYTES: u64 = 256 << 10;
-/// The stream, a chunk that is being filled and one that is being sent, and all else: what nginx reads files into
-/// (`output_buffers`), connection and request.
+/// The stream, a chunk that is being filled and one that is being sent, and all else: what nginx
+/// reads files into (`output_buffers`), connection and request.
 const MOST_BYTES: u64 = STREAM_BYTES + 2 * CHUNK_BYTES + (64 << 10);
 
 fn memory_of_a_response_is_bounded(build: Build) {

@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use slipstream_bench::load::{Behaviour, Limit, Load};
-use slipstream_bench::suite::SUITES;
 use slipstream_integration::abuse::Abuse;
 use slipstream_integration::{
     Begun, KeyType, Offer, PATIENCE, Random, Visitors, concurrently, eventually,
 };
+use slipstream_testbed::suite::SUITES;
 
 use crate::memory::{PATIENT, ROUNDS, allow_descriptors, expect_nothing_is_left};
 use crate::site::Site;
@@ -107,7 +107,7 @@ fn a_storm_of_handshakes() {
     expect_rest(&site);
 }
 
-/// What they have asked for is wrong, and they go on sending: the answer reaches them all the same.
+/// Their request is wrong, and they go on sending. The answer reaches them all the same.
 #[test]
 fn a_client_that_is_still_sending_gets_its_answer() {
     /// A client that goes on for longer than this is not listened to.
@@ -157,9 +157,7 @@ fn malformed_and_oversized_records() {
     ];
     for bytes in cases {
         let mut stream = TcpStream::connect(site.address).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(&bytes).unwrap();
         // It may have been closed by now, with a reset.
         let _ = stream.shutdown(std::net::Shutdown::Write);

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use slipstream_bench::scratch::ScratchDirectory;
 use slipstream_integration::programs;
 use slipstream_integration::{KeyType, Offer, concurrently, eventually};
+use slipstream_testbed::scratch::ScratchDirectory;
 
 use crate::handshakes::serve_together;
 use crate::site::{Backend, Site};
@@ -108,7 +108,8 @@ fn apache_bench() {
         }
         assert!(!output.contains("Non-2xx responses"), "{output}");
     }
-    // How many of its handshakes come at a time is its own affair. Those that come together are computed together where lanes are.
+    // How many of its handshakes come at a time is its own affair. Those that come together are
+    // computed together where lanes are.
     if std::arch::is_x86_feature_detected!("avx512ifma") {
         serve_together(&site);
         eventually("lanes have been used", || {
@@ -173,7 +174,8 @@ fn every_key_with_every_group() {
     ];
     for key in keys {
         let site = Site::http(&[key], "");
-        // A certificate of a curve that a client does not offer is none for it in TLS 1.2 (RFC 8422 section 5.1).
+        // A certificate of a curve that a client does not offer is none for it in TLS 1.2 (RFC 8422
+        // section 5.1).
         let offers: Vec<Offer> = ["X25519:P-256:P-384", "P-256:P-384", "P-384:P-256"]
             .into_iter()
             .flat_map(|groups| [Offer::tls12(), Offer::tls13()].map(|offer| offer.groups(groups)))
@@ -188,7 +190,8 @@ fn every_key_with_every_group() {
     }
 }
 
-/// Runs a client of tests/clients, which all take the same arguments, and expect to be told the version of TLS.
+/// Runs a client of tests/clients, which all take the same arguments, and expect to be told the
+/// version of TLS.
 fn run_in_both_versions(client: &mut Command) {
     let program: Vec<_> = std::iter::once(client.get_program())
         .chain(client.get_args())

@@ -1,15 +1,17 @@
-//! What stands before it, what it says of itself, and the simple case on the command line.
+//! Balancers before the terminator, its own pages and messages, and the simple case on the command
+//! line.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use slipstream_integration::programs;
+use slipstream_integration::server::supervised;
 use slipstream_integration::{
-    Authority, Client, KeyType, Offer, Terminator, TerminatorConfiguration, eventually,
+    Authority, Client, KeyType, Offer, Server, Terminator, TerminatorConfiguration, eventually,
     unused_address,
 };
 
@@ -41,7 +43,8 @@ fn ipv4_and_ipv6_side_by_side() {
     }
 }
 
-/// A balancer in front says who the client is; whoever else says so is not believed, and his header is no TLS.
+/// A balancer in front says who the client is. Nobody else is believed, and such a header is no
+/// TLS.
 #[test]
 fn a_header_of_a_balancer() {
     let backend = Backend::start("served").address;
@@ -220,16 +223,16 @@ fn a_second_signal_ends_it_at_once() {
     assert_eq!(site.terminator.wait().code(), Some(128 + 15));
 }
 
-/// As the README has it.
+/// The quick start of docs/src/guide/serve.md.
 #[test]
 fn the_simple_case_on_the_command_line() {
     let authority = Authority::new();
     let credentials = authority.issue(KeyType::Rsa(2048), &["localhost"]);
     let address = unused_address();
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
-    let command = |arguments: &[&str]| {
-        let mut command = Command::new(slipstream_integration::command());
+    let command = |mut command: Command, arguments: &[&str]| {
         command
+            .arg(slipstream_integration::command())
             .args(["serve", "--listen", &address.to_string(), "--cert"])
             .arg(&credentials.certificate_file)
             .arg("--key")
@@ -238,19 +241,14 @@ fn the_simple_case_on_the_command_line() {
             .args(arguments);
         command
     };
-    let checked = programs::finish(&mut command(&["--proxy-protocol", "--check"]), b"");
+    let mut check = command(supervised("KILL"), &["--proxy-protocol", "--check"]);
+    let checked = programs::finish(&mut check, b"");
     assert!(checked.expect_success().contains("fine"));
 
-    let mut child = command(&["--proxy-protocol", "--workers", "1"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    assert!(line.starts_with("serving on"), "{line}");
+    let mut server = Server::new("slipstream serve");
+    let serve = command(supervised("KILL"), &["--proxy-protocol", "--workers", "1"]);
+    server.start(serve, |server| server.output().ends_with('\n'));
+    assert!(server.output().starts_with("serving on"));
     let served = thread::spawn(move || {
         let (stream, _) = backend.accept().unwrap();
         let mut lines = BufReader::new(&stream).lines();
@@ -274,8 +272,7 @@ fn the_simple_case_on_the_command_line() {
         "{header}"
     );
     assert_eq!(request, "GET / HTTP/1.1");
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    assert!(child.wait().unwrap().success());
+    assert!(server.stop(Signal::TERM).success());
     assert!(TcpStream::connect(address).is_err());
 }
 

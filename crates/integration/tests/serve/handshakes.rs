@@ -1,4 +1,5 @@
-//! Certificates by name, stapled responses, resumption, certificates of clients, groups, and keys that an engine holds.
+//! Certificates by name, stapled responses, resumption, certificates of clients, groups, and keys
+//! that an engine holds.
 
 use std::fs;
 use std::process::Command;
@@ -154,7 +155,7 @@ fn clients_show_certificates() {
     }
 }
 
-/// Who has got a ticket where nobody asks for a certificate cannot use it where somebody does.
+/// A client that got a ticket where no certificate is asked for cannot use it where one is.
 #[test]
 fn a_ticket_opens_no_other_door() {
     let authority = Authority::new();
@@ -232,6 +233,43 @@ fn an_engine_computes() {
             let metric = "slipstream_serve_device_operations_total";
             site.terminator.metric(metric, "") > 0
         });
+    }
+}
+
+/// As on a CPU without AVX-512.
+#[test]
+fn an_engine_computes_without_lanes() {
+    let engine = Engine::start(&[]);
+    for isolate_keys in [false, true] {
+        for key in [KeyType::Rsa(2048), KeyType::EcdsaP256] {
+            let main = format!(
+                "lanes = \"off\"\n\
+                 engine = {{ socket = {:?}, isolate_keys = {isolate_keys} }}",
+                engine.socket()
+            );
+            let site = Site::http(&[key], &main);
+            let kind = match key {
+                KeyType::Rsa(_) => "RSA-2048",
+                _ => "ECDSA-P-256",
+            };
+            let signatures = || {
+                let metric = "slipstream_serve_device_operations_total";
+                site.terminator.metric(metric, kind)
+            };
+            eventually("the engine is used", || {
+                serve_together(&site);
+                signatures() > 0
+            });
+            let before = signatures();
+            serve_together(&site);
+            let computed = signatures() - before;
+            // One of the handshakes may be alone while it signs.
+            let least = TOGETHER as u64 - u64::from(!isolate_keys);
+            let context = format!("{key:?}, isolate_keys = {isolate_keys}: {computed}");
+            assert!(computed >= least, "{context}");
+            let in_lanes = "slipstream_serve_lane_operations_total";
+            assert_eq!(site.terminator.metric(in_lanes, ""), 0, "{context}");
+        }
     }
 }
 
@@ -313,16 +351,23 @@ fn serve_many(site: &Site) {
     });
 }
 
-/// Handshakes that all are there when the first one is looked at: one that is alone is left to aws-lc.
+/// Handshakes of [`serve_together`].
+const TOGETHER: usize = 32;
+
+/// Handshakes that all are there when the first one is looked at: one that is alone is left to
+/// aws-lc.
 pub fn serve_together(site: &Site) {
     let client = site.client(&Offer::tls13());
     let stopped = Stopped::new(vec![site.terminator.process()]);
-    let begun: Vec<Begun> = (0..32).map(|_| Begun::new(&client).unwrap()).collect();
+    let begun: Vec<Begun> = (0..TOGETHER)
+        .map(|_| Begun::new(&client).unwrap())
+        .collect();
     drop(stopped);
     Begun::expect_service(begun);
 }
 
-/// Whether a number of the private key is in the memory of the terminator: as it is, in reverse, or as text.
+/// Returns true if a number of the private key is in the memory of the terminator: as it is, in
+/// reverse, or as text.
 fn is_in_memory(site: &Site, key_file: &std::path::Path) -> bool {
     let pem = fs::read(key_file).unwrap();
     let key = openssl::pkey::PKey::private_key_from_pem(&pem).unwrap();

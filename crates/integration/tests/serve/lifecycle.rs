@@ -230,8 +230,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// Fetches a page. A client that has been given no processor between its handshake and its request may be let go by a terminator
-/// that drains.
+/// Fetches a page. A client that has been given no processor between its handshake and its request
+/// may be let go by a terminator that drains.
 fn visit(client: &Client) -> Result<(), ClientError> {
     /// For so long the terminator waits for a request that is on its way.
     const ON_ITS_WAY: Duration = Duration::from_secs(1);

@@ -1,10 +1,9 @@
-//! What is refused, and what takes too long.
+//! Clients that are refused, and clients that take too long.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
-use slipstream_integration::{Begun, KeyType, Offer, eventually};
+use slipstream_integration::{Begun, KeyType, Offer, PATIENCE, eventually};
 
 use crate::abuse::expect_rest;
 use crate::site::{Backend, Site, configuration};
@@ -128,9 +127,7 @@ fn idle_connections_and_slow_headers_end() {
 }
 
 fn expect_end(stream: &mut TcpStream) {
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
         Ok(_) => {}

@@ -1,17 +1,15 @@
-//! What connections cost, and that nothing of them is left.
-
-use std::time::Duration;
+//! Memory of connections, and that nothing of them is left.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use slipstream_bench::load::{Behaviour, Limit, Load};
-use slipstream_bench::suite::{Protocol, SUITES};
 use slipstream_integration::process::{anonymous_memory, descriptors};
 use slipstream_integration::{KeyType, Offer, PATIENCE, concurrently, eventually};
+use slipstream_testbed::suite::{Protocol, SUITES};
 
 use crate::abuse::expect_rest;
 use crate::site::Site;
 
-/// Of which the first tenth warms everything up.
+/// Number of connections. The first tenth warms everything up.
 const CONNECTIONS: u64 = 50_000;
 
 #[test]
@@ -20,7 +18,7 @@ fn fifty_thousand_connections_leave_nothing() {
     let site = Site::http(&[KeyType::EcdsaP256], "");
     let suites: Vec<_> = SUITES
         .iter()
-        .filter(|suite| suite.key == slipstream_bench::suite::KeyType::EcdsaP256)
+        .filter(|suite| suite.key == slipstream_testbed::suite::KeyType::EcdsaP256)
         .collect();
     let serve = |connections: u64| {
         for suite in &suites {
@@ -51,11 +49,12 @@ fn fifty_thousand_connections_leave_nothing() {
 /// In how many parts [`expect_nothing_is_left`] has its work done.
 pub const ROUNDS: u64 = 5;
 
-/// Does `work` [`ROUNDS`] times: all in all at most `most_bytes` of memory may be lost, and no descriptors but those of idle connections to
-/// the backend.
+/// Does `work` [`ROUNDS`] times: all in all at most `most_bytes` of memory may be lost, and no
+/// descriptors but those of idle connections to the backend.
 ///
-/// Memory also grows when more clients than ever before happen to be served at once, and allocators keep it. Whether they are is up
-/// to the scheduler; but it does not happen in every round, as a loss does. So the two worst rounds do not count.
+/// Memory also grows when more clients than ever before happen to be served at once, and allocators
+/// keep it. Whether they are is up to the scheduler; but it does not happen in every round, as a
+/// loss does. So the two worst rounds do not count.
 pub fn expect_nothing_is_left(site: &Site, most_bytes: u64, work: impl Fn()) {
     const COUNTED: usize = 3;
     let process = site.terminator.process();
@@ -78,7 +77,8 @@ pub fn expect_nothing_is_left(site: &Site, most_bytes: u64, work: impl Fn()) {
         lost * ROUNDS <= most_bytes * COUNTED as u64,
         "it grows by {growth:?}"
     );
-    // What a client that has broken off still sends is waited for a little longer than its connection counts as open.
+    // What a client that has broken off still sends is waited for a little longer than its
+    // connection counts as open.
     eventually("descriptors are closed", || {
         descriptors(process) <= open + 64
     });
@@ -94,7 +94,12 @@ fn an_idle_connection_takes_less_than_40_kilobytes() {
     // A first one brings what is made once.
     client.get("/").unwrap();
     let memory = || anonymous_memory(site.terminator.process());
+    let handshakes = || {
+        site.terminator
+            .metric("slipstream_serve_handshakes_total", "")
+    };
     for has_asked in [false, true] {
+        let handshakes_before = handshakes();
         let before = memory();
         let connections: Vec<_> = (0..CONNECTIONS)
             .map(|_| {
@@ -105,7 +110,10 @@ fn an_idle_connection_takes_less_than_40_kilobytes() {
                 connection
             })
             .collect();
-        std::thread::sleep(Duration::from_millis(100));
+        // The client's side of a handshake is complete before the server's.
+        eventually("all handshakes are complete", || {
+            handshakes() == handshakes_before + CONNECTIONS as u64
+        });
         let each = memory().saturating_sub(before) / CONNECTIONS as u64;
         println!("{each} bytes for an idle connection (has asked: {has_asked})");
         assert!(each <= MOST_BYTES, "{each} (has asked: {has_asked})");
@@ -114,7 +122,8 @@ fn an_idle_connection_takes_less_than_40_kilobytes() {
     }
 }
 
-/// Idle connections cost those that come and go nothing. What it takes is printed: `cargo test ... -- --nocapture`.
+/// Idle connections cost those that come and go nothing. What it takes is printed: `cargo test ...
+/// -- --nocapture`.
 #[test]
 fn ten_thousand_idle_connections_and_handshakes_beside_them() {
     let idle = ten_thousand_or_as_many_as_may_be();
@@ -161,7 +170,8 @@ pub const PATIENT: &str = "[limits]\nhandshake_timeout = \"1h\"\nidle_timeout = 
 /// Each takes a descriptor here and one there.
 fn ten_thousand_or_as_many_as_may_be() -> usize {
     const WANTED: u64 = 10_000;
-    // Tests that run at the same time, in this process: 2,000 idle connections, and 2,500 with as many to the backend.
+    // Tests that run at the same time, in this process: 2,000 idle connections, and 2,500 with as
+    // many to the backend.
     const OTHERS: u64 = 8_192;
     const FEWEST: u64 = 1_024;
     WANTED.min(allow_descriptors().saturating_sub(OTHERS).max(FEWEST)) as usize

@@ -67,8 +67,9 @@ pub fn configuration(
         .listener(address, &credentials, listener)
 }
 
-/// A server of HTTP/1.1 that keeps connections alive, and says the same to everything. A request for `/slow` is answered when it is
-/// [released](Backend::release), one for `/headers` with its own header.
+/// A server of HTTP/1.1 that keeps connections alive, and says the same to everything. A request
+/// for `/slow` is answered when it is [released](Backend::release), one for `/headers` with its own
+/// header.
 pub struct Backend {
     pub address: SocketAddr,
     slow: Arc<Slow>,

@@ -1,4 +1,5 @@
-//! A session with any settings, written in any pieces, flushed at any time: the client gets the content.
+//! A session with any settings, written in any pieces, flushed at any time: the client gets the
+//! content.
 
 #![no_main]
 
@@ -6,7 +7,7 @@ use std::io::Read;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use slipstream_deflate::{Coding, Context, Method, Mode, Place, Session, Settings};
+use slipstream_compress::{Context, GZIP, Method, Mode, Offload, Session, Settings};
 use slipstream_offload::pause::Never;
 
 #[derive(Arbitrary, Debug)]
@@ -24,7 +25,7 @@ struct Response {
 
 #[derive(Arbitrary, Debug)]
 enum Action {
-    /// The same byte so many times.
+    /// A byte, and the number of times that it is repeated.
     Run(u8, u16),
     Bytes(Vec<u8>),
     Flush,
@@ -36,14 +37,14 @@ enum Action {
 fuzz_target!(|response: Response| {
     let level = response.level % 9 + 1;
     let settings = Settings {
-        method: Method::new(Coding::Deflate, level).expect("a level"),
+        method: Method::new(GZIP, level).expect("a level"),
         chunk_bytes: response.chunk_bytes.into(),
         stream_bytes: response.stream_bytes as usize % (1 << 20),
         threshold: response.threshold.into(),
         block_bytes: response.block_bytes.into(),
-        place: match response.is_in_software {
-            true => Place::Software,
-            false => Place::Failover,
+        offload: match response.is_in_software {
+            true => Offload::Software,
+            false => Offload::Failover,
         },
         mode: match response.is_pipelined {
             true => Mode::Pipelined,

@@ -10,7 +10,7 @@ help:
 	@echo 'make build      build module, provider and command'
 	@echo 'make install    copy them to where Debian keeps such things (as root, after make build)'
 	@echo 'make uninstall  remove them again'
-	@echo 'make lint       formatting and clippy'
+	@echo 'make lint       formatting, clippy, and the links of documents'
 	@echo 'make audit      licences, bans, sources and advisories of dependencies (needs cargo-deny)'
 
 demo: rust

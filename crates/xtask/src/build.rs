@@ -1,4 +1,4 @@
-//! Building and testing.
+//! Building the product, and checking its source.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,11 @@ pub(crate) const MODULE: &str = "ngx_slipstream_module.so";
 /// The loadable provider's file name, as it is installed.
 pub(crate) const PROVIDER: &str = "slipstream.so";
 
-/// What `make build` makes.
+/// Compression by igzip, in the command and in the module.
+const FEATURES: &str = "slipstream-cli/igzip,slipstream-nginx/igzip";
+const MODULE_FEATURES: &str = "slipstream-nginx/igzip";
+
+/// The files that `make build` makes.
 pub(crate) struct Product {
     pub(crate) command: PathBuf,
     pub(crate) provider: PathBuf,
@@ -23,7 +27,7 @@ pub(crate) struct Product {
 }
 
 impl Product {
-    /// Where it is, whether it has been built or not.
+    /// Returns the paths of the files, which need not exist yet.
     pub(crate) fn expected(tree: &Tree) -> Self {
         Self {
             command: target().join("release/slipstream"),
@@ -41,48 +45,13 @@ pub(crate) fn target() -> PathBuf {
 /// Builds the command, the loadable provider and the module for Debian's nginx.
 pub(crate) fn product() -> Result<Product> {
     let tree = nginx::debian()?;
-    module(&tree)?;
-    process::run(cargo("build").args([
-        "--release",
-        "-p",
-        "slipstream-cli",
-        "-p",
-        "slipstream-openssl-module",
-    ]))?;
+    product_for(&tree)?;
     Ok(Product::expected(&tree))
 }
 
 /// Runs the command that was built.
 pub(crate) fn run_command(arguments: impl Iterator<Item = String>) -> Result<()> {
     process::run(Command::new(target().join("release/slipstream")).args(arguments))
-}
-
-/// Builds everything and runs all tests.
-pub(crate) fn test(arguments: &[String]) -> Result<()> {
-    #[cfg(feature = "nginx-source")]
-    module(&nginx::published()?)?;
-    product()?;
-    process::run(
-        cargo("test")
-            .args(["--workspace", "--exclude", "slipstream-nginx"])
-            .args(arguments),
-    )?;
-    // The model checker stands in for the atomics of one crate, which is built for it separately.
-    process::run(
-        cargo("test")
-            .args(["--release", "-p", "slipstream-ring", "--test", "loom"])
-            .arg("--target-dir")
-            .arg(target().join("loom"))
-            .env("RUSTFLAGS", "--cfg loom"),
-    )?;
-    // Only what is shipped can be in constant time: a debug build's overflow checks are branches on secrets.
-    process::run(cargo("test").args([
-        "--release",
-        "-p",
-        "slipstream-lanes",
-        "--test",
-        "constant_time",
-    ]))
 }
 
 /// Formatting and clippy.
@@ -96,23 +65,35 @@ pub(crate) fn lint() -> Result<()> {
                 "--exclude",
                 "slipstream-nginx",
                 "--all-targets",
+                "--all-features",
             ])
             .args(deny),
     )?;
     let tree = nginx::debian()?;
     process::run(
         for_nginx(&mut cargo("clippy"), &tree)
-            .args(["-p", "slipstream-nginx"])
+            .args(["-p", "slipstream-nginx", "--features", MODULE_FEATURES])
             .args(deny),
     )
 }
 
-/// Builds the module for one version of nginx and puts it into that version's folder.
-fn module(tree: &Tree) -> Result<()> {
+/// Builds the product with the module for one version of nginx, and puts the module into that
+/// version's folder.
+///
+/// One invocation builds all of it, and always the same packages: cargo unifies the features of
+/// dependencies over the packages that it is asked for, and would compile most of them anew for
+/// another selection.
+pub(crate) fn product_for(tree: &Tree) -> Result<()> {
     process::run(for_nginx(&mut cargo("build"), tree).args([
         "--release",
         "-p",
+        "slipstream-cli",
+        "-p",
+        "slipstream-openssl-module",
+        "-p",
         "slipstream-nginx",
+        "--features",
+        FEATURES,
     ]))?;
     let built = target().join("release").join(format!("lib{MODULE}"));
     let module = tree.folder().join(MODULE);
@@ -128,7 +109,7 @@ fn for_nginx<'a>(command: &'a mut Command, tree: &Tree) -> &'a mut Command {
         .env("NGINX_BUILD_DIR", &tree.build)
 }
 
-fn cargo(subcommand: &str) -> Command {
+pub(crate) fn cargo(subcommand: &str) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command
         .arg(subcommand)

@@ -1,4 +1,4 @@
-//! Copying what was built to where Debian keeps such things.
+//! Copies the build products to the places where Debian keeps such files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,13 +42,13 @@ pub(crate) fn install() -> Result<()> {
         "\nAdd to the top of nginx.conf:\n  load_module modules/{MODULE};\nand inside its http block:\n  \
          slipstream on;\nthen check with `slipstream doctor` and `nginx -t`, and reload nginx.\n\n\
          For an engine that computes for several servers:\n  systemctl enable --now slipstream-engine\n\n\
-         To terminate TLS for other servers, write /etc/slipstream/serve.toml (docs/serve.md), then:\n  \
+         To terminate TLS for other servers, write /etc/slipstream/serve.toml (docs/src/guide/serve.md), then:\n  \
          systemd-sysusers {USERS} && systemctl enable --now slipstream-serve"
     );
     Ok(())
 }
 
-/// Removes what [`install`] has copied.
+/// Removes the files that [`install`] has copied.
 pub(crate) fn uninstall() -> Result<()> {
     let places = Places::find()?;
     let others = [

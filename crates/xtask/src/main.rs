@@ -1,10 +1,13 @@
-//! What the Makefile calls: `cargo run -p slipstream-xtask -- TASK`.
+//! The build tool that the Makefile calls: `cargo run -p slipstream-xtask -- TASK`.
 
 mod build;
+mod documents;
 mod install;
 mod nginx;
 mod packages;
 mod process;
+mod structure;
+mod test;
 
 use anyhow::{Result, bail};
 
@@ -13,8 +16,9 @@ tasks:
   packages        install the Debian packages that building needs
   build           build the command, the loadable provider and the module for Debian's nginx
   demo [ARGS]     build, then run `slipstream demo ARGS`
-  test            build for both nginx versions and run all tests
-  lint            formatting and clippy, without warnings
+  test            build for both nginx versions, run all tests, list all failures
+  lint            formatting, clippy, documents, and the direction of dependencies
+  check-docs      links, tables and pages of the documents
   install         copy what was built to where Debian keeps such things (DESTDIR is honoured)
   uninstall       remove it again";
 
@@ -38,12 +42,15 @@ fn main() -> Result<()> {
             packages::install(packages::BUILD)?;
             packages::install(packages::DEMO)?;
             packages::install(packages::TEST)?;
-            build::test(&rest)
+            test::all(&rest)
         }
         "lint" => {
+            documents::check(build::root())?;
+            structure::check()?;
             packages::install(packages::BUILD)?;
             build::lint()
         }
+        "check-docs" => documents::check(build::root()),
         "install" => install::install(),
         "uninstall" => install::uninstall(),
         _ => bail!("unknown task \"{task}\"\n{USAGE}"),

@@ -19,7 +19,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Where files about this version of nginx are kept.
+    /// Returns the folder for files about this version of nginx.
     pub(crate) fn folder(&self) -> PathBuf {
         folder(&self.version)
     }

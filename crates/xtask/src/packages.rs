@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::process;
 
-/// What building needs: nginx itself, and the headers and tools for its module.
+/// Packages that building needs: nginx itself, and the headers and tools for its module.
 pub(crate) const BUILD: &[&str] = &[
     "nginx",
     "libssl-dev",
@@ -24,7 +24,7 @@ pub(crate) const BUILD: &[&str] = &[
     "nasm",
 ];
 
-/// What the demonstration uses beside that.
+/// Packages that the demonstration uses beside those.
 pub(crate) const DEMO: &[&str] = &["curl", "openssl"];
 
 /// Clients, servers and tools of the tests and measurements.

@@ -7,13 +7,18 @@ use anyhow::{Context, Result, bail};
 
 /// Runs a command, which is shown first; an exit status other than 0 is an error.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    eprintln!("+ {}", shown(command));
+    show(command);
     let status = command.stdin(Stdio::null()).status();
     let status = status.with_context(|| format!("cannot run {}", shown(command)))?;
     if !status.success() {
         bail!("{} failed: {status}", shown(command));
     }
     Ok(())
+}
+
+/// Shows a command that is about to run.
+pub(crate) fn show(command: &Command) {
+    eprintln!("+ {}", shown(command));
 }
 
 /// Runs a command and returns its standard output.
@@ -29,7 +34,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn shown(command: &Command) -> String {
+/// Returns the words of a command, separated by blanks.
+pub(crate) fn shown(command: &Command) -> String {
     let words: Vec<&OsStr> = std::iter::once(command.get_program())
         .chain(command.get_args())
         .collect();

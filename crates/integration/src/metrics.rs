@@ -68,6 +68,12 @@ impl Metrics {
         self.get(&format!("batches_by_fill_total{{lanes=\"{lanes}\"}}"))
     }
 
+    /// Key exchanges computed in lanes at once, without a pause, since no other handshake was in
+    /// progress.
+    pub fn lone_exchanges(&self) -> u64 {
+        self.sum("at_once_operations_total") - self.ahead_used()
+    }
+
     /// Operations computed by a device.
     pub fn device_operations(&self) -> u64 {
         self.sum("device_operations_total")
@@ -96,7 +102,7 @@ impl Metrics {
     pub fn expect_all_done(&self, private_operations: u64) {
         // Each precomputed key is used for an exchange; nonces are for other keys than RSA.
         let exchanges = self.ahead_used();
-        let lanes = self.lane_operations() + self.lane_exchanges();
+        let lanes = self.lane_operations() + self.lane_exchanges() + self.lone_exchanges();
         assert_eq!(
             lanes + self.all_software_operations(),
             private_operations + exchanges,

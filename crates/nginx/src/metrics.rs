@@ -62,8 +62,8 @@ pub(crate) mod layout {
     pub(crate) const INEFFECTIVE_POLLS: usize = POLLS + 1;
     pub(crate) const RETRIED: usize = INEFFECTIVE_POLLS + 1;
     pub(crate) const ORPHANS: usize = RETRIED + 1;
-    pub(crate) const PRECOMPUTED: usize = ORPHANS + 1;
-    pub(crate) const FILL: usize = PRECOMPUTED + 1;
+    pub(crate) const AT_ONCE: usize = ORPHANS + 1;
+    pub(crate) const FILL: usize = AT_ONCE + Kind::COUNT;
     pub(crate) const SOFTWARE: usize = FILL + BATCH_SIZE;
     pub(crate) const COMPRESSION: usize = SOFTWARE + Reason::ALL.len();
     /// From here on figures are gauges: they end with their worker.
@@ -222,12 +222,12 @@ impl Metrics {
                 layout::DEVICE_OPERATIONS + index,
                 counters.device_operations[index],
             );
+            slot.set(layout::AT_ONCE + index, counters.at_once[index]);
         }
         slot.set(layout::POLLS, counters.polls);
         slot.set(layout::INEFFECTIVE_POLLS, counters.ineffective_polls);
         slot.set(layout::RETRIED, counters.retried);
         slot.set(layout::ORPHANS, counters.orphans);
-        slot.set(layout::PRECOMPUTED, counters.precomputed());
         for (index, count) in counters.fill.iter().enumerate() {
             slot.set(layout::FILL + index, *count);
         }

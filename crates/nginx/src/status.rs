@@ -118,6 +118,13 @@ fn render(totals: &Totals) -> String {
         family.sample(&[label], count);
     }
 
+    let help = "Operations computed in lanes at once, without a pause.";
+    let mut family = page.family("at_once_operations_total", Type::Counter, help);
+    for kind in Kind::ALL {
+        let label = ("operation", kind.name());
+        family.sample(&[label], figure(layout::AT_ONCE + kind.index()));
+    }
+
     let help = "Operations for which the accelerator had no room at first.";
     page.counter("retried_total", help, figure(layout::RETRIED));
 
@@ -184,7 +191,9 @@ fn render(totals: &Totals) -> String {
     );
 
     let help = "Key pairs and nonces that were made ahead and then used.";
-    page.counter("ahead_used_total", help, figure(layout::PRECOMPUTED));
+    let precomputed = Kind::ALL.into_iter().filter(|kind| kind.is_precomputed());
+    let used = precomputed.map(|kind| figure(layout::AT_ONCE + kind.index()));
+    page.counter("ahead_used_total", help, used.sum());
 
     let help = "Handshakes served as without the module, by reason.";
     let mut family = page.family("fallbacks_total", Type::Counter, help);

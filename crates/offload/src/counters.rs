@@ -62,8 +62,7 @@ impl Counters {
 
     /// The key pairs and signatures for which a precomputed value was used.
     pub fn precomputed(&self) -> u64 {
-        let is_precomputed = |kind: &Kind| matches!(kind, Kind::KeyPair(_) | Kind::Ecdsa(_));
-        let kinds = Kind::ALL.into_iter().filter(is_precomputed);
+        let kinds = Kind::ALL.into_iter().filter(|kind| kind.is_precomputed());
         kinds.map(|kind| self.at_once[kind.index()]).sum()
     }
 

@@ -286,6 +286,12 @@ impl Kind {
         self.description().name
     }
 
+    /// Returns true if values for operations of the kind can be made before these are asked for: key
+    /// pairs, and nonces of signatures.
+    pub fn is_precomputed(self) -> bool {
+        matches!(self, Kind::KeyPair(_) | Kind::Ecdsa(_))
+    }
+
     /// The class under which operations of the kind are counted while in flight.
     pub fn class(self) -> Class {
         self.description().class

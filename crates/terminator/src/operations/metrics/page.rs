@@ -205,6 +205,8 @@ fn offload(page: &mut Page, counters: &OffloadCounters) {
         help,
         &counters.device_operations,
     );
+    let help = "Operations computed in lanes at once, without a pause.";
+    by_kind(page, "at_once_operations_total", help, &counters.at_once);
 
     for (name, help, count) in [
         (

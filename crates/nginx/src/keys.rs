@@ -170,12 +170,6 @@ unsafe fn prepare(
     contexts: &[*mut SSL_CTX],
     token: Option<Token>,
 ) -> Result<Prepared, String> {
-    const KNOWN: [std::ops::Range<u32>; 2] = [1_022_000..1_023_000, 1_028_000..1_029_000];
-    if !KNOWN.iter().any(|known| known.contains(&nginx_version)) {
-        return Err(format!(
-            "nginx {nginx_version} is not supported (1.22 and 1.28 are)"
-        ));
-    }
     // SAFETY: by the caller's promise.
     let conf = unsafe { config::core_conf(cycle) };
     if conf.offload == Offload::Software {

@@ -217,7 +217,8 @@ fn lanes(backend: Backend) -> Lanes {
             ..Scheduler::default()
         },
         has_batches: true,
-        precomputed: LANES,
+        key_pairs: LANES,
+        nonces: LANES,
     })
 }
 

@@ -339,7 +339,8 @@ fn lanes(backend: Backend, entries: usize) -> Lanes {
         costs: LaneCosts::unknown(backend),
         scheduler: scheduler(),
         has_batches: true,
-        precomputed: entries,
+        key_pairs: entries,
+        nonces: entries,
     })
 }
 

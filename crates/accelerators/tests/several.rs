@@ -318,7 +318,8 @@ fn lanes() -> Lanes {
         costs: LaneCosts::unknown(Backend::Portable),
         scheduler: scheduler(),
         has_batches: true,
-        precomputed: 0,
+        key_pairs: 0,
+        nonces: 0,
     })
 }
 

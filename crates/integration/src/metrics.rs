@@ -43,9 +43,14 @@ impl Metrics {
         self.sum_of("lane_operations_total{operation=\"RSA-")
     }
 
+    /// Signatures with ECDSA keys computed in lanes, in batches.
+    pub fn lane_signatures(&self) -> u64 {
+        self.sum_of("lane_operations_total{operation=\"ECDSA-")
+    }
+
     /// Key exchanges computed in lanes.
     pub fn lane_exchanges(&self) -> u64 {
-        self.sum("lane_operations_total") - self.lane_operations()
+        self.sum("lane_operations_total") - self.lane_operations() - self.lane_signatures()
     }
 
     /// Private-key operations with RSA keys submitted to lanes.

@@ -1,5 +1,5 @@
-//! Curves: shared secrets in lanes, key shares and ECDSA signatures with precomputed keys and
-//! nonces.
+//! Curves: shared secrets and ECDSA signatures in lanes, key shares from precomputed keys, and
+//! nonces that are precomputed where the configuration says so.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -18,6 +18,7 @@ each_build!(
     every_group_with_every_key,
     a_second_client_hello_for_another_curve,
     nothing_is_made_ahead_where_the_configuration_says_so,
+    nonces_are_made_ahead_where_the_configuration_says_so,
     ephemeral_keys_are_used_once_in_all_workers_over_reloads_and_an_upgrade,
 );
 
@@ -31,7 +32,7 @@ const GROUPS: [&str; 3] = [
 ];
 
 fn every_group_with_every_key(build: Build) {
-    for (key, nonces) in [
+    for (key, signatures) in [
         (KeyType::Rsa(2048).generate(), 0),
         (KeyType::EcdsaP256.generate(), 1),
         (p384_key(), 1),
@@ -52,8 +53,9 @@ fn every_group_with_every_key(build: Build) {
         assert_eq!(metrics.handshakes(), handshakes);
         if lanes_have_curves() {
             assert_eq!(metrics.lane_exchanges(), handshakes, "{metrics:#?}");
-            let used = handshakes * (1 + nonces);
-            assert_eq!(metrics.ahead_used(), used, "{metrics:#?}");
+            let signatures = handshakes * signatures;
+            assert_eq!(metrics.lane_signatures(), signatures, "{metrics:#?}");
+            assert_eq!(metrics.ahead_used(), handshakes, "{metrics:#?}");
         }
     }
 }
@@ -90,6 +92,21 @@ fn nothing_is_made_ahead_where_the_configuration_says_so(build: Build) {
     let metrics = server.nginx.settled();
     assert_eq!(metrics.handshakes(), (GROUPS.len() * CONNECTIONS) as u64);
     assert_eq!(metrics.ahead_used(), 0, "{metrics:#?}");
+}
+
+fn nonces_are_made_ahead_where_the_configuration_says_so(build: Build) {
+    let on = Lanes::ForcedWith("nonces_ahead 64;".into());
+    let key = KeyType::EcdsaP256.generate();
+    let server = Server::start(build, &key, Configuration::new().lanes(on));
+    let client = server.client(&Offer::tls13().groups(GROUPS[0]));
+    concurrently(CONNECTIONS, |_| {
+        assert_eq!(client.get("/").unwrap().text(), "served");
+    });
+    let metrics = server.nginx.settled();
+    if lanes_have_curves() {
+        assert_eq!(metrics.lane_signatures(), 0, "{metrics:#?}");
+        assert_eq!(metrics.ahead_used(), 2 * CONNECTIONS as u64, "{metrics:#?}");
+    }
 }
 
 /// Workers are forked from one master, and old ones serve beside new ones while connections go on;

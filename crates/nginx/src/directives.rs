@@ -21,9 +21,10 @@ pub(crate) struct CoreConf {
     pub(crate) flush: FlushPolicy,
     /// `lanes`: the backend.
     pub(crate) lanes: Lanes,
-    /// `ahead`: the number of key pairs, and of nonces, of each kind that are precomputed; 0 for
-    /// none.
+    /// `ahead`: the number of key pairs of each kind that are precomputed; 0 for none.
     pub(crate) ahead: usize,
+    /// `nonces_ahead`: the number of nonces of each kind that are precomputed; 0 for none.
+    pub(crate) nonces_ahead: usize,
     /// `offload`: the mode of offloading.
     pub(crate) offload: Offload,
     /// `poll`: the scheme of polling; `None` for the one that suits the accelerator.
@@ -85,6 +86,7 @@ pub(crate) const DEFAULT: CoreConf = CoreConf {
     flush: FlushPolicy::Cheapest,
     lanes: Lanes::Auto,
     ahead: 64,
+    nonces_ahead: 0,
     offload: Offload::Asynchronous,
     poll: None,
     thresholds: Heuristic::DEFAULT,
@@ -117,7 +119,7 @@ const SOCKET_PATH_BYTES: usize = 107;
 type Set = fn(&mut CoreConf, &[&str]) -> Result<(), &'static str>;
 
 /// Each directive with the function that reads its values. An error names the valid values.
-const DIRECTIVES: [(&str, Set); 14] = [
+const DIRECTIVES: [(&str, Set); 15] = [
     ("fibers", |conf, values| {
         conf.fibers = one(values, |value| number(value, 1..=MOST_FIBERS))
             .ok_or("give a number from 1 to 30000")?;
@@ -153,13 +155,15 @@ const DIRECTIVES: [(&str, Set); 14] = [
         Ok(())
     }),
     ("ahead", |conf, values| {
-        conf.ahead = match values {
-            ["off"] => 0,
-            _ => one(values, |value| number(value, LANES..=MOST_AHEAD)).ok_or(
-                "give off, or the number of key pairs and nonces of each kind, 8 to 4096, that are \
-                 precomputed",
-            )?,
-        };
+        conf.ahead = parse_ahead(values).ok_or(
+            "give off, or the number of key pairs of each kind, 8 to 4096, that are precomputed",
+        )?;
+        Ok(())
+    }),
+    ("nonces_ahead", |conf, values| {
+        conf.nonces_ahead = parse_ahead(values).ok_or(
+            "give off, or the number of nonces of each kind, 8 to 4096, that are precomputed",
+        )?;
         Ok(())
     }),
     ("offload", |conf, values| {
@@ -316,6 +320,13 @@ impl CoreConf {
         self.ring
             .or(Layout::new(DEFAULT_SLOTS))
             .expect("the default is a power of two")
+    }
+}
+
+fn parse_ahead(values: &[&str]) -> Option<usize> {
+    match values {
+        ["off"] => Some(0),
+        _ => one(values, |value| number(value, LANES..=MOST_AHEAD)),
     }
 }
 

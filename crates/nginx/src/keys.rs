@@ -208,9 +208,7 @@ unsafe fn prepare(
     }
     metrics::share();
     let measured = measure(backend, conf.flush)?;
-    if let Some(backend) = backend
-        && conf.ahead > 0
-    {
+    if let Some(backend) = backend {
         precomputed::prepare_tables(backend);
     }
     let accelerators = match backend {
@@ -241,7 +239,8 @@ fn batches(backend: Backend, measured: &Measured, flush: FlushPolicy) -> String 
         costs: measured.lanes,
         scheduler: scheduler.clone(),
         has_batches: true,
-        precomputed: 0,
+        key_pairs: 0,
+        nonces: 0,
     });
     let least: Vec<String> = Kind::ALL
         .into_iter()

@@ -148,14 +148,15 @@ fn accelerators(
         (Scheme::Interrupt, None) => Some(Trigger::Requests),
         _ => None,
     };
-    let lanes = |has_batches, precomputed| {
+    let lanes = |has_batches, key_pairs, nonces| {
         let prepared = tls?;
         Some(Lanes::new(lanes::Options {
             backend: prepared.backend?,
             costs: prepared.measured.lanes,
             scheduler: scheduler.clone(),
             has_batches,
-            precomputed,
+            key_pairs,
+            nonces,
         }))
     };
     let mut accelerators: Vec<Box<dyn Accelerator>> = Vec::new();
@@ -175,12 +176,13 @@ fn accelerators(
         let device = Device::new(path.into(), options, START_PATIENCE)?;
         accelerators.push(threaded(Box::new(device), trigger)?);
     } else if trigger.is_some()
-        && let Some(lanes) = lanes(true, 0)
+        && let Some(lanes) = lanes(true, 0, 0)
     {
         accelerators.push(threaded(Box::new(lanes), trigger)?);
     }
     let has_batches = accelerators.is_empty();
-    accelerators.extend(lanes(has_batches, conf.ahead).map(|lanes| Box::new(lanes) as _));
+    let lanes = lanes(has_batches, conf.ahead, conf.nonces_ahead);
+    accelerators.extend(lanes.map(|lanes| Box::new(lanes) as _));
     Ok(accelerators)
 }
 

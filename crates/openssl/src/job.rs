@@ -25,8 +25,8 @@ use crate::loaded::LoadedRef;
 /// The number of requests that an instance made here has room for.
 const REQUESTS: usize = 4096;
 
-/// The number of values in each pool of precomputed values of an instance made here.
-const PRECOMPUTED: usize = 32;
+/// The number of key pairs in each pool of an instance made here.
+const KEY_PAIRS: usize = 32;
 
 /// The size of the stack on which batches are computed if the stack of the caller is too small. An
 /// asynchronous job has 32 KiB without a guard page, and a handshake takes up to half of that.
@@ -131,7 +131,8 @@ fn ensure_instance(loaded: LoadedRef) -> Option<()> {
         costs: measured.lanes,
         scheduler: scheduler.clone(),
         has_batches: true,
-        precomputed: PRECOMPUTED,
+        key_pairs: KEY_PAIRS,
+        nonces: 0,
     });
     instance::install(Instance::new(vec![Box::new(lanes)], scheduler, REQUESTS).ok()?);
     Some(())

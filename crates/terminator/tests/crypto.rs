@@ -19,13 +19,15 @@ fn aws_lc_is_measured_wherever_lanes_are() {
         costs: measured.lanes,
         scheduler: scheduler.clone(),
         has_batches: true,
-        precomputed: 0,
+        key_pairs: 0,
+        nonces: 0,
     });
     for kind in Kind::ALL {
         let (is_batched, is_precomputed) = match kind {
             Kind::Rsa(_) => (true, false),
             Kind::X25519 | Kind::Ecdh(_) => (computes(backend, kind), false),
-            Kind::Ecdsa(_) | Kind::KeyPair(_) => (false, computes(backend, kind)),
+            Kind::KeyPair(_) => (false, computes(backend, kind)),
+            Kind::Ecdsa(_) => (computes(backend, kind), computes(backend, kind)),
             Kind::Compress(_) => (false, false),
         };
         let batch = measured.lanes.batches[kind];

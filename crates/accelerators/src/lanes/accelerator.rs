@@ -43,8 +43,12 @@ pub struct Options {
     /// True if requests are computed in batches. Otherwise lanes only compute
     /// [at once](Accelerator::at_once).
     pub has_batches: bool,
-    /// Entries of each pool of precomputed values. Less than a batch is none.
-    pub precomputed: usize,
+    /// Entries of each pool of precomputed key pairs. Less than a batch is none.
+    pub key_pairs: usize,
+    /// Entries of each pool of precomputed nonces for ECDSA. Less than a batch is none: each
+    /// signature then draws its nonce when it is computed. If a machine is cloned or restored while
+    /// nonces lie in a pool, two copies of it sign with the same ones, and the key is lost.
+    pub nonces: usize,
 }
 
 struct Waiting {
@@ -61,7 +65,7 @@ impl Lanes {
             backend: options.backend,
             costs: options.costs,
             scheduler: options.scheduler,
-            precomputed: Precomputed::new(options.backend, options.precomputed),
+            precomputed: Precomputed::new(options.backend, options.key_pairs, options.nonces),
             workspace: None,
             has_batches: options.has_batches,
             queues: PerKind::default(),
@@ -84,6 +88,11 @@ impl Lanes {
             // Measured on every CPU so far. Software first has to be handed the key.
             _ => kind == Kind::X25519 && self.backend == Backend::Ifma,
         }
+    }
+
+    fn precomputes(&self, kind: Kind) -> bool {
+        let precomputed = self.precomputed.as_ref();
+        precomputed.is_some_and(|precomputed| precomputed.has_pool(kind))
     }
 
     /// Returns true unless software is known to be cheaper than a precomputed value.
@@ -155,7 +164,7 @@ impl Accelerator for Lanes {
     fn at_once(&self, kind: Kind) -> AtOnce {
         match kind {
             Kind::KeyPair(_) | Kind::Ecdsa(_)
-                if self.precomputed.is_some() && self.is_cheap_precomputed(kind) =>
+                if self.precomputes(kind) && self.is_cheap_precomputed(kind) =>
             {
                 AtOnce::Always
             }
@@ -228,7 +237,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use slipstream_keys::ec::Curve;
+    use slipstream_keys::ec::{self, Curve};
     use slipstream_keys::example::example_key;
     use slipstream_keys::rsa::{PrivateKey, Size};
     use slipstream_keys::{Group, Key, Operand};
@@ -267,7 +276,8 @@ mod tests {
                 software: PerKind::new(|_| known(10)),
             },
             has_batches: true,
-            precomputed: 0,
+            key_pairs: 0,
+            nonces: 0,
         }
     }
 
@@ -357,7 +367,8 @@ mod tests {
     fn lanes_without_batches_only_compute_at_once() {
         let mut lanes = Lanes::new(Options {
             has_batches: false,
-            precomputed: LANES,
+            key_pairs: LANES,
+            nonces: LANES,
             ..options()
         });
         let work = Work {
@@ -377,9 +388,28 @@ mod tests {
     }
 
     #[test]
+    fn without_a_pool_of_nonces_signatures_are_computed_in_batches() {
+        let mut lanes = Lanes::new(Options {
+            key_pairs: LANES,
+            ..options()
+        });
+        let kind = Kind::Ecdsa(Curve::P256);
+        assert_eq!(lanes.at_once(kind), AtOnce::Never);
+        assert_eq!(lanes.at_once(Kind::KeyPair(Group::P256)), AtOnce::Always);
+        let key = ec::PrivateKey::new(Curve::P256, &[1; 32]).expect("a good key");
+        let operation = Operation::Ecdsa {
+            key: Key::Value(Arc::new(key)),
+            digest: Operand::new(&[2; 32]),
+        };
+        assert!(lanes.compute_at_once(&operation).is_none());
+        assert!(lanes.accepts(&operation));
+    }
+
+    #[test]
     fn what_is_known_to_be_cheaper_in_software_is_left_to_software() {
         let mut options = Options {
-            precomputed: LANES,
+            key_pairs: LANES,
+            nonces: LANES,
             ..options()
         };
         let ecdsa = Kind::Ecdsa(Curve::P256);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slipstream_keys::example::{example_key, example_point};
-use slipstream_keys::{Key, Operand, rsa};
+use slipstream_keys::{Key, Operand, ec, rsa};
 use slipstream_lanes::rsa::Workspace;
 use slipstream_lanes::{Backend, LANES, x25519};
 use slipstream_offload::costs::{Cost, SoftwareCosts, measure};
@@ -102,12 +102,11 @@ pub fn precomputed_cost(backend: Backend, kind: Kind) -> Cost {
 /// Software and lanes are measured this often in turn, so that a disturbance that lasts hits both.
 const ROUNDS: usize = 2;
 
-/// Returns true if lanes of `backend` compute batches of `kind`. Key pairs and signatures are
-/// precomputed instead.
+/// Returns true if lanes of `backend` compute batches of `kind`. Key pairs are precomputed instead.
 fn is_batched(backend: Backend, kind: Kind) -> bool {
     match kind {
-        Kind::Rsa(_) | Kind::X25519 | Kind::Ecdh(_) => computes(backend, kind),
-        Kind::Ecdsa(_) | Kind::KeyPair(_) | Kind::Compress(_) => false,
+        Kind::Rsa(_) | Kind::X25519 | Kind::Ecdh(_) | Kind::Ecdsa(_) => computes(backend, kind),
+        Kind::KeyPair(_) | Kind::Compress(_) => false,
     }
 }
 
@@ -128,17 +127,23 @@ fn batch_cost(backend: Backend, kind: Kind, live: usize, workspace: &mut Workspa
 
 /// Operations with published operands, all with the same key.
 fn examples(kind: Kind, live: usize) -> Option<Vec<Operation>> {
-    let key = match kind {
+    let rsa_key = match kind {
         Kind::Rsa(size) => {
             let components = &example_key(size).components;
             Some(Arc::new(rsa::PrivateKey::new(components).ok()?))
         }
         _ => None,
     };
+    let ec_key = match kind {
+        Kind::Ecdsa(curve) => Some(Arc::new(
+            ec::PrivateKey::new(curve, &vec![1; curve.bytes()]).ok()?,
+        )),
+        _ => None,
+    };
     let example = |_| {
         Some(match kind {
             Kind::Rsa(size) => Operation::Rsa {
-                key: Key::Value(key.clone()?),
+                key: Key::Value(rsa_key.clone()?),
                 input: Operand::new(&vec![1; size.bytes()]),
             },
             Kind::X25519 => Operation::X25519 {
@@ -150,7 +155,11 @@ fn examples(kind: Kind, live: usize) -> Option<Vec<Operation>> {
                 private: Operand::new(&vec![1; curve.bytes()]),
                 peer: Operand::new(&example_point(curve)),
             },
-            Kind::Ecdsa(_) | Kind::KeyPair(_) | Kind::Compress(_) => return None,
+            Kind::Ecdsa(curve) => Operation::Ecdsa {
+                key: Key::Value(ec_key.clone()?),
+                digest: Operand::new(&vec![1; curve.bytes()]),
+            },
+            Kind::KeyPair(_) | Kind::Compress(_) => return None,
         })
     };
     (0..live).map(example).collect()

@@ -42,7 +42,10 @@ pub fn prepare_tables(backend: Backend) {
 /// The pools of one thread.
 pub(super) struct Precomputed {
     backend: Backend,
-    entries: usize,
+    /// Entries of each pool of key pairs.
+    key_pairs: usize,
+    /// Entries of each pool of nonces.
+    nonces: usize,
     x25519: Stock<X25519Pair>,
     p256: Stock<P256Pair>,
     p384: Stock<P384Pair>,
@@ -51,13 +54,14 @@ pub(super) struct Precomputed {
 }
 
 impl Precomputed {
-    /// Empty pools of `entries` entries each, to be filled by `backend`. `None` if the backend
-    /// computes no curves, or if a batch does not fit.
-    pub(super) fn new(backend: Backend, entries: usize) -> Option<Self> {
+    /// Empty pools with room for so many key pairs and nonces each, to be filled by `backend`.
+    /// `None` if the backend computes no curves, or if no pool has room for a batch.
+    pub(super) fn new(backend: Backend, key_pairs: usize, nonces: usize) -> Option<Self> {
         let offered = x25519::offered(backend) && ec::offered(backend);
-        (offered && entries >= LANES).then(|| Self {
+        (offered && key_pairs.max(nonces) >= LANES).then(|| Self {
             backend,
-            entries,
+            key_pairs,
+            nonces,
             x25519: Stock::Untouched,
             p256: Stock::Untouched,
             p384: Stock::Untouched,
@@ -66,9 +70,21 @@ impl Precomputed {
         })
     }
 
-    /// Computes `operation` from a precomputed value. `None` if it is of another kind, or if the
-    /// system's generator fails.
+    /// Returns true if there is a pool of values for operations of `kind`.
+    pub(super) fn has_pool(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::KeyPair(_) => self.key_pairs >= LANES,
+            Kind::Ecdsa(_) => self.nonces >= LANES,
+            _ => false,
+        }
+    }
+
+    /// Computes `operation` from a precomputed value. `None` if there is no pool for its kind, or
+    /// if the system's generator fails.
     pub(super) fn compute(&mut self, operation: &Operation) -> Option<Output> {
+        if !self.has_pool(operation.kind()) {
+            return None;
+        }
         match operation {
             Operation::KeyPair(group) => self.key_pair(*group),
             Operation::Ecdsa { key, digest } => self.sign(key.value()?, digest.as_slice()),
@@ -87,7 +103,7 @@ impl Precomputed {
     }
 
     fn key_pair(&mut self, group: Group) -> Option<Output> {
-        let (backend, entries) = (self.backend, self.entries);
+        let (backend, entries) = (self.backend, self.key_pairs);
         Some(match group {
             Group::X25519 => self.x25519.take(backend, entries)?.output(),
             Group::P256 => self.p256.take(backend, entries)?.output(),
@@ -97,7 +113,7 @@ impl Precomputed {
 
     /// r and s. `None` also if another nonce is needed, all but never.
     fn sign(&mut self, key: &keys_ec::PrivateKey, digest: &[u8]) -> Option<Output> {
-        let (backend, entries) = (self.backend, self.entries);
+        let (backend, entries) = (self.backend, self.nonces);
         let nonce = match key.curve() {
             Curve::P256 => self.p256_nonces.take(backend, entries)?.0,
             Curve::P384 => self.p384_nonces.take(backend, entries)?.0,

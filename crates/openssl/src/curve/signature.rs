@@ -1,7 +1,6 @@
-//! ECDSA (FIPS 186-5, section 6.4), in a job whose operations may be offloaded. With a precomputed
-//! nonce, the rest of a signature takes less time than a pause, and is computed at once. Without
-//! one, a device signs while the caller is paused. The device that holds a key always signs with
-//! it.
+//! ECDSA (FIPS 186-5, section 6.4), in a job whose operations may be offloaded. Lanes or a device
+//! sign while the caller is paused. With a precomputed nonce, the rest of a signature takes less
+//! time than a pause, and is computed at once. The device that holds a key always signs with it.
 
 use std::ffi::c_void;
 

@@ -1,6 +1,7 @@
 //! The cost of operations in software, which is the default provider.
 
 mod curve;
+mod ecdsa;
 mod rsa;
 
 use std::time::Duration;
@@ -19,8 +20,9 @@ pub(crate) fn measure_software(default: &DefaultProvider, kind: Kind) -> Option<
         Kind::X25519 => curve::software_cost(default, Group::X25519),
         Kind::Ecdh(Curve::P256) => curve::software_cost(default, Group::P256),
         Kind::Ecdh(Curve::P384) => curve::software_cost(default, Group::P384),
-        // Lanes compute these from precomputed values, which is assumed to be cheaper than
-        // software. Compression has no software here.
-        Kind::Ecdsa(_) | Kind::KeyPair(_) | Kind::Compress(_) => None,
+        Kind::Ecdsa(curve) => ecdsa::software_cost(default, curve),
+        // Lanes take precomputed key pairs, which is assumed to be cheaper than software.
+        // Compression has no software here.
+        Kind::KeyPair(_) | Kind::Compress(_) => None,
     }
 }

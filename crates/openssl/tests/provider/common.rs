@@ -346,7 +346,8 @@ pub fn pools(backend: Backend) -> Options {
         costs: LaneCosts::unknown(backend),
         scheduler: always(),
         has_batches: false,
-        precomputed: 16,
+        key_pairs: 16,
+        nonces: 16,
     }
 }
 

@@ -29,8 +29,8 @@ pub(crate) struct Accelerators {
 const REQUESTS: usize = 1024;
 /// Slots of the rings to an engine.
 const SLOTS: usize = 256;
-/// Entries of each pool of precomputed values.
-const PRECOMPUTED: usize = 64;
+/// Entries of each pool of precomputed key pairs.
+const KEY_PAIRS: usize = 64;
 
 impl Accelerators {
     /// Makes an instance of them for this thread.
@@ -59,7 +59,8 @@ impl Accelerators {
                 costs: self.measured.lanes,
                 scheduler: scheduler.clone(),
                 has_batches: !has_engine,
-                precomputed: PRECOMPUTED,
+                key_pairs: KEY_PAIRS,
+                nonces: 0,
             })));
         }
         if !accelerators.is_empty() {

@@ -68,7 +68,8 @@ fn pools() -> Options {
         costs: LaneCosts::unknown(test_backend()),
         scheduler: always(),
         has_batches: false,
-        precomputed: 32,
+        key_pairs: 32,
+        nonces: 0,
     }
 }
 

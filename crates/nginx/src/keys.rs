@@ -10,9 +10,9 @@ use std::sync::{Mutex, OnceLock};
 use nginx_sys::{
     ERR_clear_error, EVP_DigestSignInit_ex, EVP_MD_CTX_free, EVP_MD_CTX_new, EVP_MD_fetch,
     EVP_MD_free, EVP_PKEY, EVP_PKEY_is_a, EVP_default_properties_is_fips_enabled,
-    EVP_set_default_properties, NGX_OK, SSL_CTX, nginx_version, ngx_core_conf_t, ngx_core_module,
-    ngx_cycle_t, ngx_flag_t, ngx_http_conf_ctx_t, ngx_http_core_main_conf_t, ngx_http_core_module,
-    ngx_http_core_srv_conf_t, ngx_http_module, ngx_int_t, ngx_module_t, ngx_ssl_t, ngx_test_config,
+    EVP_set_default_properties, NGX_OK, SSL_CTX, ngx_core_conf_t, ngx_core_module, ngx_cycle_t,
+    ngx_http_conf_ctx_t, ngx_http_core_main_conf_t, ngx_http_core_module, ngx_http_core_srv_conf_t,
+    ngx_http_module, ngx_int_t, ngx_module_t, ngx_test_config,
 };
 use slipstream_accelerators::engine::protocol::message::Token;
 use slipstream_accelerators::lanes::{
@@ -29,7 +29,7 @@ use crate::directives::{self, CoreConf, Offload};
 use crate::log::{self, Level};
 use crate::nginx::CONF_ERROR;
 use crate::openssl::{OSSL_PROVIDER_add_builtin, OSSL_PROVIDER_load, each_private_key};
-use crate::{gate, gzip, index, isolation, metrics};
+use crate::{assumptions, gate, gzip, index, isolation, metrics};
 
 /// The preparations of the master for its workers.
 #[derive(Clone, Copy)]
@@ -79,7 +79,8 @@ pub(crate) unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_
         let token = isolation::adopt();
         let contexts = contexts_of_servers(cycle);
         let prepared = if contexts.any_enabled || token.is_some() {
-            match prepare(cycle, &contexts.tls, token) {
+            let prepared = contexts.tls.and_then(|tls| prepare(cycle, &tls, token));
+            match prepared {
                 Ok(prepared) => Some(prepared),
                 Err(reason) => {
                     log::write(
@@ -149,8 +150,8 @@ unsafe fn isolate(cycle: *mut ngx_cycle_t, conf: &CoreConf) -> Result<(), String
     let isolated = load_provider().and_then(|()| {
         // SAFETY: by the caller's promise; the provider has been loaded.
         unsafe {
-            let contexts = contexts_of_servers(cycle);
-            isolation::isolate(path, &contexts.tls)
+            let contexts = contexts_of_servers(cycle).tls?;
+            isolation::isolate(path, &contexts)
         }
     });
     if isolated.is_err() {
@@ -170,6 +171,10 @@ unsafe fn prepare(
     contexts: &[*mut SSL_CTX],
     token: Option<Token>,
 ) -> Result<Prepared, String> {
+    if let Some(notice) = assumptions::untested() {
+        // SAFETY: the cycle's log.
+        unsafe { log::write((*cycle).log, Level::Notice, format_args!("{notice}")) };
+    }
     // SAFETY: by the caller's promise.
     let conf = unsafe { config::core_conf(cycle) };
     if conf.offload == Offload::Software {
@@ -418,7 +423,8 @@ unsafe fn is_ours(key: *const EVP_PKEY) -> bool {
 
 struct Contexts {
     any_enabled: bool,
-    tls: Vec<*mut SSL_CTX>,
+    /// The error is an assumption about nginx that does not hold.
+    tls: Result<Vec<*mut SSL_CTX>, String>,
 }
 
 unsafe extern "C" {
@@ -428,11 +434,11 @@ unsafe extern "C" {
 /// Returns the TLS contexts of all http servers of `cycle`, and if any server has `slipstream on`.
 ///
 /// # Safety
-/// `cycle` is a cycle whose configuration has been read.
+/// `cycle` is a cycle whose configuration has been read, and the one before it is still there.
 unsafe fn contexts_of_servers(cycle: *const ngx_cycle_t) -> Contexts {
     let mut contexts = Contexts {
         any_enabled: false,
-        tls: Vec::new(),
+        tls: Ok(Vec::new()),
     };
     // SAFETY: nginx's configuration tree, each level indexed with the module's own index, as
     // nginx's macros ngx_http_cycle_get_module_main_conf and ngx_http_conf_get_module_srv_conf do.
@@ -454,19 +460,13 @@ unsafe fn contexts_of_servers(cycle: *const ngx_cycle_t) -> Contexts {
             if ssl.is_null() {
                 continue;
             }
-            let context = (*ssl.byte_add(SSL_OFFSET).cast::<ngx_ssl_t>()).ctx;
-            if !context.is_null() {
-                contexts.tls.push(context);
+            if let Ok(tls) = &mut contexts.tls {
+                match assumptions::tls_context(cycle, ssl) {
+                    Ok(context) => tls.extend(context),
+                    Err(differs) => contexts.tls = Err(differs),
+                }
             }
         }
     }
     contexts
 }
-
-/// Offset of `ssl` in `ngx_http_ssl_srv_conf_t`, whose header nginx-sys does not read. It was the
-/// second field, behind the flag of the `ssl` directive, until that was removed in 1.25.1.
-const SSL_OFFSET: usize = if nginx_version < 1_025_001 {
-    size_of::<ngx_flag_t>()
-} else {
-    0
-};

@@ -9,8 +9,9 @@
 //!
 //! nginx finds the module's tables in [`module`], which uses everything else. [`process`] sets up a
 //! worker and installs the handlers; the state that they share is in [`worker`], which knows none
-//! of them.
+//! of them. [`assumptions`] has what is taken for granted about nginx beyond its headers.
 
+mod assumptions;
 mod config;
 mod connection;
 mod directives;

@@ -58,6 +58,21 @@ impl Credentials {
     }
 }
 
+/// The type of the key in the first certificate of a PEM file. `None` if it cannot be read, or is of
+/// a type that is never accelerated. RSA keys of all lengths count as [`KeyType::Rsa2048`].
+pub fn key_type_of(certificate: &Path) -> Option<KeyType> {
+    let pem = std::fs::read(certificate).ok()?;
+    let key = X509::from_pem(&pem).ok()?.public_key().ok()?;
+    if key.rsa().is_ok() {
+        return Some(KeyType::Rsa2048);
+    }
+    match key.ec_key().ok()?.group().curve_name()? {
+        Nid::X9_62_PRIME256V1 => Some(KeyType::EcdsaP256),
+        Nid::SECP384R1 => Some(KeyType::EcdsaP384),
+        _ => None,
+    }
+}
+
 fn generate_key(key_type: KeyType) -> Result<PKey<Private>, ErrorStack> {
     match key_type {
         KeyType::Rsa2048 => PKey::from_rsa(Rsa::generate(2048)?),

@@ -7,6 +7,7 @@
 //! - [`credentials`], [`suite`]: throw-away keys and certificates, and the kinds of TLS handshake
 //!   that a port can be restricted to.
 //! - [`scratch`], [`port`], [`program`]: directories, ports and executables.
+//! - [`probe`], [`status`]: handshakes with a server, and the module's own figures about them.
 //! - [`processor`], [`process`], [`machine`]: processor cores, facts about processes, and a
 //!   description of the machine.
 //! - [`cleanup`], [`child`]: nothing that was started outlives this program.
@@ -25,6 +26,7 @@ pub mod origin;
 pub mod output;
 pub mod peers;
 pub mod port;
+pub mod probe;
 pub mod process;
 pub mod processor;
 pub mod program;

@@ -31,6 +31,14 @@ impl Build {
         built(&self.binary().version, "ngx_slipstream_module.so")
     }
 
+    /// The dynamic module that has the block `name`; `None` if this nginx has it built in.
+    pub fn dynamic(self, name: &str) -> Option<PathBuf> {
+        match self {
+            Build::Distribution => Some(Path::new(MODULES).join(format!("ngx_{name}_module.so"))),
+            Build::Published => None,
+        }
+    }
+
     /// The parameter of `listen` or the directive that switches HTTP/2 on, whichever this version
     /// knows.
     pub fn http2(self) -> (&'static str, &'static str) {
@@ -54,6 +62,9 @@ impl Build {
         }
     }
 }
+
+/// The folder in which Debian's packages put modules of nginx.
+const MODULES: &str = "/usr/lib/nginx/modules";
 
 /// A file that `make test` puts below `target/nginx/VERSION/`.
 fn built(version: &str, file: &str) -> PathBuf {

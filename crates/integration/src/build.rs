@@ -39,6 +39,14 @@ impl Build {
         }
     }
 
+    /// The source tree that the module was built against, with nginx's headers.
+    ///
+    /// # Panics
+    /// If it is missing.
+    pub fn tree(self) -> PathBuf {
+        built(&self.binary().version, "tree")
+    }
+
     /// The parameter of `listen` or the directive that switches HTTP/2 on, whichever this version
     /// knows.
     pub fn http2(self) -> (&'static str, &'static str) {

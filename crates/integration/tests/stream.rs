@@ -212,7 +212,7 @@ fn the_proxy_protocol(build: Build) {
             }
             match client.handshake(socket) {
                 Ok(connection) => {
-                    assert_eq!(rest(connection), format!("192.0.2.7:{version}"));
+                    assert_eq!(connection.rest(), format!("192.0.2.7:{version}"));
                 }
                 Err(error) => assert!(is_refused, "{error}"),
             }
@@ -485,13 +485,7 @@ fn many_operations() -> (usize, KeyType) {
 
 /// What a server of stream says, until it closes the connection; nothing if it refuses the client.
 fn text(client: &Client) -> String {
-    client.connect().map(rest).unwrap_or_default()
-}
-
-fn rest(mut connection: Connection) -> String {
-    let mut text = String::new();
-    let _ = connection.stream().read_to_string(&mut text);
-    text
+    client.connect().map(Connection::rest).unwrap_or_default()
 }
 
 /// A TLS server of stream that passes the content on to a plain server of http.

@@ -13,12 +13,17 @@ help:
 	@echo 'make lint       formatting, clippy, and the links of documents'
 	@echo 'make audit      licences, bans, sources and advisories of dependencies (needs cargo-deny)'
 
+# Parts of the nginx that is built for tests. Debian's has neither select nor poll: with these it is
+# tested without epoll.
+NGINX_PARTS = --with-select_module --with-poll_module --with-stream_ssl_preread_module \
+  --with-mail --with-mail_ssl_module --with-http_slice_module --with-http_sub_module \
+  --with-http_v3_module
+
 demo: rust
 	@$(XTASK) demo
 
 test: rust
-# Debian's nginx has neither select nor poll; the one that is built here has, to test without epoll.
-	@NGX_CONFIGURE_ARGS='--with-select_module --with-poll_module' \
+	@NGX_CONFIGURE_ARGS='$(NGINX_PARTS)' \
 	  cargo run --quiet --locked -p slipstream-xtask --features nginx-source -- test
 
 build: rust

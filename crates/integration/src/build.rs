@@ -31,6 +31,22 @@ impl Build {
         built(&self.binary().version, "ngx_slipstream_module.so")
     }
 
+    /// The dynamic module that has the block `name`; `None` if this nginx has it built in.
+    pub fn dynamic(self, name: &str) -> Option<PathBuf> {
+        match self {
+            Build::Distribution => Some(Path::new(MODULES).join(format!("ngx_{name}_module.so"))),
+            Build::Published => None,
+        }
+    }
+
+    /// The source tree that the module was built against, with nginx's headers.
+    ///
+    /// # Panics
+    /// If it is missing.
+    pub fn tree(self) -> PathBuf {
+        built(&self.binary().version, "tree")
+    }
+
     /// The parameter of `listen` or the directive that switches HTTP/2 on, whichever this version
     /// knows.
     pub fn http2(self) -> (&'static str, &'static str) {
@@ -54,6 +70,9 @@ impl Build {
         }
     }
 }
+
+/// The folder in which Debian's packages put modules of nginx.
+const MODULES: &str = "/usr/lib/nginx/modules";
 
 /// A file that `make test` puts below `target/nginx/VERSION/`.
 fn built(version: &str, file: &str) -> PathBuf {

@@ -1,6 +1,6 @@
 //! A TLS client on the system's OpenSSL, whose offer a test decides.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
@@ -351,6 +351,14 @@ impl Connection {
     /// As [`Connection::get`].
     pub fn read_response(&mut self) -> io::Result<Response> {
         Response::read(&mut self.stream)
+    }
+
+    /// Reads what the server says, until it closes the connection or it fails.
+    pub fn rest(mut self) -> String {
+        let mut rest = Vec::new();
+        // What has come before an error counts.
+        let _ = self.stream.read_to_end(&mut rest);
+        String::from_utf8_lossy(&rest).into_owned()
     }
 
     /// The TLS stream, for what it says about the handshake.

@@ -21,6 +21,15 @@ pub struct Configuration {
     events: String,
     http: String,
     servers: String,
+    others: Vec<Other>,
+    others_are_first: bool,
+}
+
+/// A block beside that of http, whose modules the distribution's nginx loads.
+#[derive(Clone, Debug)]
+struct Other {
+    name: &'static str,
+    directives: String,
 }
 
 /// The `slipstream { ... }` block.
@@ -51,6 +60,8 @@ impl Configuration {
             events: String::new(),
             http: String::new(),
             servers: String::new(),
+            others: Vec::new(),
+            others_are_first: false,
         }
     }
 
@@ -112,6 +123,26 @@ impl Configuration {
         self
     }
 
+    /// Adds directives to the stream block. Where stream is a module that can be loaded, it is
+    /// loaded.
+    pub fn stream(self, directives: impl Display) -> Self {
+        self.other("stream", directives)
+    }
+
+    /// As [`Configuration::stream`], for mail.
+    pub fn mail(self, directives: impl Display) -> Self {
+        self.other("mail", directives)
+    }
+
+    /// Loads the modules of stream and mail before the module that is tested, instead of after it,
+    /// and puts their blocks before that of http.
+    pub fn others_first(self) -> Self {
+        Self {
+            others_are_first: true,
+            ..self
+        }
+    }
+
     /// Adds a server: the parameters of its `listen`, its certificates, and whatever else stands in
     /// the block.
     pub fn server(
@@ -120,15 +151,22 @@ impl Configuration {
         credentials: &[&Credentials],
         directives: impl Display,
     ) -> Self {
-        let text = &mut self.servers;
-        line(text, format_args!("server {{\nlisten {listen};"));
-        for credentials in credentials {
-            let certificate = quoted(&credentials.certificate_file);
-            let key = quoted(&credentials.key_file);
-            line(text, format_args!("ssl_certificate {certificate};"));
-            line(text, format_args!("ssl_certificate_key {key};"));
+        line(
+            &mut self.servers,
+            server_block(listen, credentials, directives),
+        );
+        self
+    }
+
+    fn other(mut self, name: &'static str, directives: impl Display) -> Self {
+        let known = self.others.iter_mut().find(|other| other.name == name);
+        match known {
+            Some(other) => line(&mut other.directives, directives),
+            None => self.others.push(Other {
+                name,
+                directives: format!("{directives}\n"),
+            }),
         }
-        line(text, format_args!("{directives}\n}}"));
         self
     }
 
@@ -148,9 +186,21 @@ impl Configuration {
     /// so that it can be seen to be up.
     pub(crate) fn render(&self, build: Build, directory: &Path, status: SocketAddr) -> String {
         let mut text = String::new();
+        let modules = self
+            .others
+            .iter()
+            .filter_map(|other| build.dynamic(other.name));
+        let mut modules: Vec<_> = modules.collect();
         if self.module {
-            let module = build.module();
-            line(&mut text, format_args!("load_module {};", quoted(&module)));
+            let place = if self.others_are_first {
+                modules.len()
+            } else {
+                0
+            };
+            modules.insert(place, build.module());
+        }
+        for module in &modules {
+            line(&mut text, format_args!("load_module {};", quoted(module)));
         }
         let block = self.lanes.block().filter(|_| self.module);
         if let (Some(block), false) = (&block, self.is_block_last) {
@@ -173,6 +223,9 @@ impl Configuration {
             &mut text,
             format_args!("events {{\nworker_connections 2048;\n{}}}", self.events),
         );
+        if self.others_are_first {
+            self.render_others(&mut text);
+        }
         // nginx 1.22 does not offer TLS 1.3 unless it is told to.
         text.push_str("http {\naccess_log off;\nssl_protocols TLSv1.2 TLSv1.3;\n");
         for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
@@ -195,11 +248,38 @@ impl Configuration {
         text.push_str(&self.http);
         text.push_str(&self.servers);
         text.push_str("}\n");
+        if !self.others_are_first {
+            self.render_others(&mut text);
+        }
         if let (Some(block), true) = (&block, self.is_block_last) {
             line(&mut text, format_args!("slipstream {{ {block} }}"));
         }
         text
     }
+
+    fn render_others(&self, text: &mut String) {
+        for Other { name, directives } in &self.others {
+            let protocols = "ssl_protocols TLSv1.2 TLSv1.3;";
+            line(text, format_args!("{name} {{\n{protocols}\n{directives}}}"));
+        }
+    }
+}
+
+/// A server block, as [`Configuration::server`] has them in http.
+pub fn server_block(
+    listen: impl Display,
+    credentials: &[&Credentials],
+    directives: impl Display,
+) -> String {
+    let mut text = format!("server {{\nlisten {listen};\n");
+    for credentials in credentials {
+        let certificate = quoted(&credentials.certificate_file);
+        let key = quoted(&credentials.key_file);
+        line(&mut text, format_args!("ssl_certificate {certificate};"));
+        line(&mut text, format_args!("ssl_certificate_key {key};"));
+    }
+    line(&mut text, format_args!("{directives}\n}}"));
+    text
 }
 
 pub(crate) const PID_FILE: &str = "nginx.pid";

@@ -60,7 +60,7 @@ pub use begun::{Begun, InFlight, Stopped};
 pub use bodies::Content;
 pub use build::Build;
 pub use client::{Client, ClientError, Connection, EarlyConnection, Offer, Session, concurrently};
-pub use configuration::{Configuration, Lanes};
+pub use configuration::{Configuration, Lanes, server_block};
 pub use credentials::{Authority, Credentials, KeyType};
 pub use decoding::{Inflater, decode, decode_zstd};
 pub use engine::{Engine, executable as command};

@@ -15,7 +15,7 @@ use crate::directives::{CoreConf, DEFAULT};
 use crate::nginx::{CONF_ERROR, static_str};
 use crate::{index, isolation, log, status};
 
-/// `slipstream on | off` of a server.
+/// `slipstream on | off` of a server, of http or stream.
 #[repr(C)]
 pub(crate) struct ServerConf {
     enabled: ngx_flag_t,
@@ -63,6 +63,20 @@ pub(crate) static mut HTTP_COMMANDS: [ngx_command_t; 3] = [
         set: Some(status::set_handler),
         conf: 0,
         offset: 0,
+        post: ptr::null_mut(),
+    },
+    ngx_command_t::empty(),
+];
+
+#[cfg(stream)]
+pub(crate) static mut STREAM_COMMANDS: [ngx_command_t; 2] = [
+    ngx_command_t {
+        name: static_str("slipstream\0"),
+        type_: (nginx_sys::NGX_STREAM_MAIN_CONF | nginx_sys::NGX_STREAM_SRV_CONF | NGX_CONF_FLAG)
+            as ngx_uint_t,
+        set: Some(ngx_conf_set_flag_slot),
+        conf: nginx_sys::NGX_STREAM_SRV_CONF_OFFSET,
+        offset: offset_of!(ServerConf, enabled),
         post: ptr::null_mut(),
     },
     ngx_command_t::empty(),

@@ -1,5 +1,6 @@
 //! nginx's connections, behind a type that holds all field access in one place.
 
+use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use nginx_sys::{
@@ -113,10 +114,15 @@ impl Connection {
         }
     }
 
+    /// The state of the subsystem that the connection belongs to.
+    pub(crate) fn data(self) -> *mut c_void {
+        self.read(|c| c.data)
+    }
+
     /// nginx's http state; valid from the end of `ngx_http_init_connection` to that of the
     /// handshake.
     pub(crate) fn http(self) -> *mut ngx_http_connection_t {
-        self.read(|c| c.data.cast())
+        self.data().cast()
     }
 
     pub(crate) fn ssl(self) -> Option<Ssl> {

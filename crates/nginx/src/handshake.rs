@@ -3,13 +3,14 @@
 //! While a connection's handshake is ours, its event handlers are [`on_event`] (which runs nginx's
 //! own handler on a fiber) or, while that fiber is paused, [`on_event_while_paused`] (the event
 //! disorder of QTLS section 4.2). The callback that ends the handshake is [`on_handshaked`], so
-//! that nginx's own, which starts the HTTP request, runs on the main stack.
+//! that nginx's own, which starts the HTTP request or goes on with stream's phases, runs on the main
+//! stack.
 
 use std::cell::{Cell, RefCell};
 
 use nginx_sys::{
-    ERR_clear_error, ngx_connection_handler_pt, ngx_connection_t, ngx_event_handler_pt,
-    ngx_event_t, ngx_http_init_connection,
+    ERR_clear_error, NGX_AGAIN, ngx_connection_handler_pt, ngx_connection_t, ngx_event_handler_pt,
+    ngx_event_t, ngx_http_init_connection, ngx_int_t,
 };
 use slipstream_offload::fiber::{self, Fiber, OutOfFibers, Progress};
 use slipstream_offload::{JobToken, Reason};
@@ -41,6 +42,10 @@ struct Handshake {
     fiber: Option<Fiber>,
     /// The call that entered the running or paused fiber.
     entry: Entry,
+    /// The phases of a session that the handshake is one of; `None` in http.
+    phases: Option<&'static Phases>,
+    /// The result of the handler of a phase that has returned: nginx has still to get it.
+    returned: Option<ngx_int_t>,
     /// nginx's own event handlers.
     handlers: Handlers,
     /// nginx's own `c->ssl->handler`.
@@ -59,6 +64,16 @@ enum Entry {
     Event,
     /// `ngx_http_init_connection`: with deferred accept, the handshake starts inside.
     Accept,
+    /// The handler of stream's TLS phase.
+    Phase,
+}
+
+/// The phases of sessions, for which nginx has stream.
+pub(crate) struct Phases {
+    /// Returns true if the server that has been chosen so far takes part.
+    pub(crate) takes_part: fn(Connection) -> bool,
+    /// Goes on with the phases, first with that of the handshake, which calls [`run_phase`] again.
+    pub(crate) go_on: fn(Connection),
 }
 
 /// Replaces `ngx_http_init_connection` as the handler of listening sockets.
@@ -92,6 +107,41 @@ pub(crate) unsafe extern "C" fn init_connection(connection: *mut ngx_connection_
     }
 }
 
+/// Runs the handler of the phase in which the handshake of `c` begins, on a fiber, and returns its
+/// result: NGX_AGAIN if it is paused. Called again when it has returned, this returns its result.
+pub(crate) fn run_phase(
+    c: Connection,
+    phases: &'static Phases,
+    handler: impl Fn() -> ngx_int_t + Copy + 'static,
+) -> ngx_int_t {
+    let worker = worker().expect("phases are taken over after the worker is made");
+    let job = c.job();
+    if let Some(result) = with_handshake(job, |handshake| handshake.returned.take()) {
+        return result;
+    }
+    // The handshake has ended, and nginx looks at the client's certificate.
+    if c.ssl().is_some() {
+        return handler();
+    }
+    if fiber::current().is_some() {
+        worker.count(Event::Nested);
+        return handler();
+    }
+    worker.note_progress();
+    forget(worker, c);
+    adopt(worker, c);
+    with_handshake(job, |handshake| handshake.phases = Some(phases));
+    let phase = move || {
+        let result = handler();
+        with_handshake(job, |handshake| handshake.returned = Some(result));
+    };
+    if start(worker, c, Entry::Phase, phase).is_err() {
+        forget(worker, c);
+        return handler();
+    }
+    with_handshake(job, |handshake| handshake.returned.take()).unwrap_or(NGX_AGAIN as ngx_int_t)
+}
+
 /// Resumes the handshake that `job` names, for which an answer has arrived.
 pub(crate) fn resume(worker: &'static Worker, job: JobToken) {
     let c = Connection::of_job(job);
@@ -99,15 +149,20 @@ pub(crate) fn resume(worker: &'static Worker, job: JobToken) {
         handshake
             .fiber
             .take()
-            .map(|fiber| (fiber, handshake.handlers))
+            .map(|fiber| (fiber, handshake.handlers, handshake.phases))
     });
-    let (fiber, handlers) = paused.expect("only paused handshakes are on the ready queue");
+    let (fiber, handlers, phases) = paused.expect("only paused handshakes are on the ready queue");
     c.set_handlers(handlers);
     // Other handshakes have run meanwhile; `SSL_get_error` reads the thread's error queue.
     // SAFETY: no preconditions.
     unsafe { ERR_clear_error() };
     let progress = worker.fibers.borrow_mut().resume(fiber);
     after(worker, c, progress);
+    if let Some(phases) = phases
+        && with_handshake(job, |handshake| handshake.returned.is_some())
+    {
+        (phases.go_on)(c);
+    }
 }
 
 /// Returns `Ok` if an operation of this connection may pause: its handshake has not ended, and the
@@ -117,12 +172,15 @@ pub(crate) fn admits(job: JobToken) -> Result<(), Reason> {
     if c.is_closed() || c.ssl().is_none() || c.is_handshaked() {
         return Err(Reason::NotAdmitted);
     }
-    // SAFETY: during the handshake nginx's http state is there, and with it the configuration of
-    // the server chosen so far.
-    let takes_part = unsafe {
-        let servers = (*(*c.http()).conf_ctx).srv_conf;
-        let conf = *servers.add(crate::index::http_context_index());
-        (*conf.cast::<crate::config::ServerConf>()).is_enabled()
+    let takes_part = match with_handshake(job, |handshake| handshake.phases) {
+        Some(phases) => (phases.takes_part)(c),
+        // SAFETY: during the handshake nginx's http state is there, and with it the configuration
+        // of the server chosen so far.
+        None => unsafe {
+            let servers = (*(*c.http()).conf_ctx).srv_conf;
+            let conf = *servers.add(crate::index::http_context_index());
+            (*conf.cast::<crate::config::ServerConf>()).is_enabled()
+        },
     };
     if !takes_part {
         return Err(Reason::NotAdmitted);
@@ -186,6 +244,13 @@ fn after(worker: &'static Worker, c: Connection, progress: Progress) {
         worker.count(Event::Closed);
         forget(worker, c);
         return;
+    }
+    if let Some(result) = with_handshake(c.job(), |handshake| handshake.returned.take())
+        && result != NGX_AGAIN as ngx_int_t
+    {
+        count_end(worker, c);
+        release(worker, c);
+        return with_handshake(c.job(), |handshake| handshake.returned = Some(result));
     }
     let gate = gate::reset(c.job());
     let (entry, finished, handlers, ssl_handler) = with_handshake(c.job(), |handshake| {

@@ -13,6 +13,8 @@ unsafe extern "C" {
     static mut ngx_slipstream_module: ngx_module_t;
     static mut ngx_http_slipstream_module: ngx_module_t;
     static mut ngx_http_slipstream_gzip_filter_module: ngx_module_t;
+    #[cfg(stream)]
+    static mut ngx_stream_slipstream_module: ngx_module_t;
 }
 
 /// Index of the http module's entry in an http context's `srv_conf`.
@@ -27,6 +29,13 @@ pub(crate) fn http_context_index() -> usize {
 pub(crate) fn gzip_context_index() -> usize {
     // SAFETY: as above.
     unsafe { (&raw const ngx_http_slipstream_gzip_filter_module.ctx_index).read() }
+}
+
+/// Index of the stream module's entry in a stream context's `srv_conf`.
+#[cfg(stream)]
+pub(crate) fn stream_context_index() -> usize {
+    // SAFETY: nginx writes the index before it reads a block of stream, in a single thread.
+    unsafe { (&raw const ngx_stream_slipstream_module.ctx_index).read() }
 }
 
 /// Index of the core module's entry in a cycle's `conf_ctx`.
@@ -70,6 +79,8 @@ unsafe extern "C" fn forget_cycle(_data: *mut c_void) {
                 &raw mut ngx_slipstream_module,
                 &raw mut ngx_http_slipstream_module,
                 &raw mut ngx_http_slipstream_gzip_filter_module,
+                #[cfg(stream)]
+                &raw mut ngx_stream_slipstream_module,
             ] {
                 (*module).index = UNSET;
                 (*module).ctx_index = UNSET;

@@ -11,8 +11,7 @@ use nginx_sys::{
     ERR_clear_error, EVP_DigestSignInit_ex, EVP_MD_CTX_free, EVP_MD_CTX_new, EVP_MD_fetch,
     EVP_MD_free, EVP_PKEY, EVP_PKEY_is_a, EVP_default_properties_is_fips_enabled,
     EVP_set_default_properties, NGX_OK, SSL_CTX, ngx_core_conf_t, ngx_core_module, ngx_cycle_t,
-    ngx_http_conf_ctx_t, ngx_http_core_main_conf_t, ngx_http_core_module, ngx_http_core_srv_conf_t,
-    ngx_http_module, ngx_int_t, ngx_module_t, ngx_test_config,
+    ngx_int_t, ngx_test_config,
 };
 use slipstream_accelerators::engine::protocol::message::Token;
 use slipstream_accelerators::lanes::{
@@ -24,12 +23,13 @@ use slipstream_offload::Kind;
 use slipstream_offload::scheduler::{FlushPolicy, Scheduler};
 use slipstream_openssl::Accelerators;
 
-use crate::config::{self, ServerConf};
+use crate::config;
 use crate::directives::{self, CoreConf, Offload};
 use crate::log::{self, Level};
 use crate::nginx::CONF_ERROR;
 use crate::openssl::{OSSL_PROVIDER_add_builtin, OSSL_PROVIDER_load, each_private_key};
-use crate::{assumptions, gate, gzip, index, isolation, metrics};
+use crate::servers::Servers;
+use crate::{assumptions, gate, gzip, isolation, metrics};
 
 /// The preparations of the master for its workers.
 #[derive(Clone, Copy)]
@@ -39,6 +39,10 @@ pub(crate) struct Prepared {
     pub(crate) measured: Measured,
     /// The token with which workers may use the keys that the master has registered at the device.
     pub(crate) token: Option<Token>,
+    /// Handshakes of http's servers run on fibers.
+    pub(crate) serves_http: bool,
+    /// Handshakes of stream's servers run on fibers.
+    pub(crate) serves_stream: bool,
 }
 
 /// `None` where handshakes are left to nginx.
@@ -77,10 +81,10 @@ pub(crate) unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_
             );
         }
         let token = isolation::adopt();
-        let contexts = contexts_of_servers(cycle);
-        let prepared = if contexts.any_enabled || token.is_some() {
-            let prepared = contexts.tls.and_then(|tls| prepare(cycle, &tls, token));
-            match prepared {
+        let servers = Servers::of(cycle);
+        let any_enabled = servers.http.any_enabled || servers.stream.any_enabled;
+        let prepared = if any_enabled || token.is_some() {
+            match prepare(cycle, &servers, token) {
                 Ok(prepared) => Some(prepared),
                 Err(reason) => {
                     log::write(
@@ -150,8 +154,9 @@ unsafe fn isolate(cycle: *mut ngx_cycle_t, conf: &CoreConf) -> Result<(), String
     let isolated = load_provider().and_then(|()| {
         // SAFETY: by the caller's promise; the provider has been loaded.
         unsafe {
-            let contexts = contexts_of_servers(cycle).tls?;
-            isolation::isolate(path, &contexts)
+            let servers = Servers::of(cycle);
+            servers.check()?;
+            isolation::isolate(path, &servers.contexts())
         }
     });
     if isolated.is_err() {
@@ -165,12 +170,13 @@ unsafe fn isolate(cycle: *mut ngx_cycle_t, conf: &CoreConf) -> Result<(), String
 /// nothing.
 ///
 /// # Safety
-/// `cycle` is a cycle whose configuration has been read, with `contexts` of its servers.
+/// `cycle` is a cycle whose configuration has been read, with these servers.
 unsafe fn prepare(
     cycle: *mut ngx_cycle_t,
-    contexts: &[*mut SSL_CTX],
+    servers: &Servers,
     token: Option<Token>,
 ) -> Result<Prepared, String> {
+    servers.check()?;
     if let Some(notice) = assumptions::untested() {
         // SAFETY: the cycle's log.
         unsafe { log::write((*cycle).log, Level::Notice, format_args!("{notice}")) };
@@ -204,12 +210,13 @@ unsafe fn prepare(
     load_provider()?;
     prefer_provider(true);
     let mut keys = 0;
-    for &context in contexts {
-        // SAFETY: by the caller's promise the contexts are valid; the module is never unloaded.
-        unsafe {
-            gate::arm(context);
-            keys += bring_keys(context);
-        }
+    for &context in &servers.http.contexts {
+        // SAFETY: by the caller's promise the context is valid; the module is never unloaded.
+        unsafe { gate::arm(context) };
+    }
+    for context in servers.contexts() {
+        // SAFETY: by the caller's promise the context is valid.
+        keys += unsafe { bring_keys(context) };
     }
     metrics::share();
     let measured = measure(backend, conf.flush)?;
@@ -230,6 +237,8 @@ unsafe fn prepare(
         backend,
         measured,
         token,
+        serves_http: servers.http.any_enabled || token.is_some(),
+        serves_stream: servers.stream.any_enabled,
     })
 }
 
@@ -419,54 +428,4 @@ unsafe fn is_ours(key: *const EVP_PKEY) -> bool {
     [c"RSA", c"EC"]
         .into_iter()
         .any(|name| unsafe { EVP_PKEY_is_a(key, name.as_ptr()) == 1 })
-}
-
-struct Contexts {
-    any_enabled: bool,
-    /// The error is an assumption about nginx that does not hold.
-    tls: Result<Vec<*mut SSL_CTX>, String>,
-}
-
-unsafe extern "C" {
-    static ngx_http_ssl_module: ngx_module_t;
-}
-
-/// Returns the TLS contexts of all http servers of `cycle`, and if any server has `slipstream on`.
-///
-/// # Safety
-/// `cycle` is a cycle whose configuration has been read, and the one before it is still there.
-unsafe fn contexts_of_servers(cycle: *const ngx_cycle_t) -> Contexts {
-    let mut contexts = Contexts {
-        any_enabled: false,
-        tls: Ok(Vec::new()),
-    };
-    // SAFETY: nginx's configuration tree, each level indexed with the module's own index, as
-    // nginx's macros ngx_http_cycle_get_module_main_conf and ngx_http_conf_get_module_srv_conf do.
-    unsafe {
-        let http = *(*cycle)
-            .conf_ctx
-            .add((&raw const ngx_http_module.index).read());
-        if http.is_null() {
-            return contexts;
-        }
-        let main = (*http.cast::<ngx_http_conf_ctx_t>()).main_conf;
-        let core = *main.add((&raw const ngx_http_core_module.ctx_index).read());
-        let servers = &(*core.cast::<ngx_http_core_main_conf_t>()).servers;
-        for &server in servers.as_slice::<*mut ngx_http_core_srv_conf_t>() {
-            let confs = (*(*server).ctx).srv_conf;
-            let ours = *confs.add(index::http_context_index());
-            contexts.any_enabled |= (*ours.cast::<ServerConf>()).is_enabled();
-            let ssl = *confs.add((&raw const ngx_http_ssl_module.ctx_index).read());
-            if ssl.is_null() {
-                continue;
-            }
-            if let Ok(tls) = &mut contexts.tls {
-                match assumptions::tls_context(cycle, ssl) {
-                    Ok(context) => tls.extend(context),
-                    Err(differs) => contexts.tls = Err(differs),
-                }
-            }
-        }
-    }
-    contexts
 }

@@ -1,8 +1,11 @@
 //! The symbols that nginx looks up in the shared object: its modules, their names and their order.
 //!
-//! `slipstream` is a block in the main context, for settings of the worker, and a flag in http and
-//! server, so it takes a core module and an http module. The filter is a third module, since it has
-//! a place among filters.
+//! `slipstream` is a block in the main context, for settings of the worker, and a flag in http,
+//! stream and their servers, so it takes a core module, an http module and a stream module. The
+//! filter is a module of its own, since it has a place among filters.
+//!
+//! An nginx without stream lists the module for it, and never asks it for anything: it looks for
+//! modules of a type only when it reads that type's block.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -17,19 +20,23 @@ use crate::{config, gzip, keys, process};
 
 /// The names of exported symbols are looked up by `ngx_load_module`.
 #[unsafe(no_mangle)]
-pub static mut ngx_modules: [*const ngx_module_t; 4] = [
+pub static mut ngx_modules: [*const ngx_module_t; MODULES + 1] = [
     &raw const ngx_slipstream_module,
     &raw const ngx_http_slipstream_module,
     &raw const ngx_http_slipstream_gzip_filter_module,
+    #[cfg(stream)]
+    &raw const ngx_stream_slipstream_module,
     ptr::null(),
 ];
 
 /// Names for messages, in the order of [`ngx_modules`].
 #[unsafe(no_mangle)]
-pub static mut ngx_module_names: [*const c_char; 4] = [
+pub static mut ngx_module_names: [*const c_char; MODULES + 1] = [
     c"ngx_slipstream_module".as_ptr(),
     c"ngx_http_slipstream_module".as_ptr(),
     FILTER_NAME.as_ptr(),
+    #[cfg(stream)]
+    c"ngx_stream_slipstream_module".as_ptr(),
     ptr::null(),
 ];
 
@@ -52,6 +59,9 @@ pub static mut ngx_module_order: [*const c_char; 13] = [
     c"ngx_http_copy_filter_module".as_ptr(),
     ptr::null(),
 ];
+
+/// The number of modules.
+const MODULES: usize = if cfg!(stream) { 4 } else { 3 };
 
 const FILTER_NAME: &CStr = c"ngx_http_slipstream_gzip_filter_module";
 
@@ -85,6 +95,16 @@ pub static mut ngx_http_slipstream_gzip_filter_module: ngx_module_t = ngx_module
     ..ngx_module_t::default()
 };
 
+/// The stream side: which servers take part.
+#[cfg(stream)]
+#[unsafe(no_mangle)]
+pub static mut ngx_stream_slipstream_module: ngx_module_t = ngx_module_t {
+    ctx: (&raw const STREAM_CONTEXT).cast_mut().cast::<c_void>(),
+    commands: (&raw mut config::STREAM_COMMANDS).cast(),
+    type_: nginx_sys::NGX_STREAM_MODULE as ngx_uint_t,
+    ..ngx_module_t::default()
+};
+
 #[repr(transparent)]
 struct Shared<T>(T);
 
@@ -107,6 +127,17 @@ static HTTP_CONTEXT: Shared<ngx_http_module_t> = Shared(ngx_http_module_t {
     create_loc_conf: None,
     merge_loc_conf: None,
 });
+
+#[cfg(stream)]
+static STREAM_CONTEXT: Shared<nginx_sys::ngx_stream_module_t> =
+    Shared(nginx_sys::ngx_stream_module_t {
+        preconfiguration: None,
+        postconfiguration: None,
+        create_main_conf: None,
+        init_main_conf: None,
+        create_srv_conf: Some(config::create_server_conf),
+        merge_srv_conf: Some(config::merge_server_conf),
+    });
 
 static FILTER_CONTEXT: Shared<ngx_http_module_t> = Shared(ngx_http_module_t {
     preconfiguration: Some(gzip::add_variables),

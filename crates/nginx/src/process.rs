@@ -27,6 +27,8 @@ use crate::keys::{self, Prepared};
 use crate::log::{self, Level};
 use crate::notify;
 use crate::poller;
+#[cfg(stream)]
+use crate::stream;
 use crate::worker::{self, Worker, worker};
 
 pub(crate) unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int_t {
@@ -64,8 +66,8 @@ pub(crate) unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int
             }
         }
         let has_device = conf.device.is_some() && needs.device_chunk > 0;
-        let mut serves_tls = tls.is_some();
-        if serves_tls || has_device {
+        let mut serves_tls = tls;
+        if serves_tls.is_some() || has_device {
             if let Err(error) = make_instance(tls.as_ref(), &conf, needs) {
                 let isolated = tls.is_some_and(|prepared| prepared.token.is_some());
                 let (level, outcome) = match isolated {
@@ -76,8 +78,8 @@ pub(crate) unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int
                     ),
                 };
                 log::write((*cycle).log, level, format_args!("{error}, {outcome}"));
-                serves_tls = false;
-            } else if serves_tls {
+                serves_tls = None;
+            } else if serves_tls.is_some() {
                 fiber::set_rules(Rules {
                     admits: handshake::admits,
                     concurrency: handshake::concurrency,
@@ -208,7 +210,7 @@ pub(crate) unsafe extern "C" fn exit_process(_cycle: *mut ngx_cycle_t) {
 ///
 /// # Safety
 /// `cycle` is this worker's, and no connection has been accepted yet.
-unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf, serves_handshakes: bool) {
+unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf, tls: Option<Prepared>) {
     // SAFETY: by the caller's promise; listening sockets are an array of `ngx_listening_t`.
     unsafe {
         gate::install((*cycle).connection_n);
@@ -219,12 +221,25 @@ unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf, serves_handshakes:
         worker::install(Worker::new(conf, (*cycle).log));
         for listening in (*cycle).listening.as_slice_mut::<ngx_listening_t>() {
             let handler = listening.handler.map(|handler| handler as *const ());
-            if serves_handshakes
+            if tls.is_some_and(|prepared| prepared.serves_http)
                 && handler == Some(ngx_http_init_connection as *const ())
                 && serves_tls(listening)
             {
                 listening.handler = Some(handshake::init_connection);
             }
+        }
+        #[cfg(stream)]
+        if tls.is_some_and(|prepared| prepared.serves_stream)
+            && let Err(reason) = stream::install(cycle)
+        {
+            log::write(
+                (*cycle).log,
+                Level::Warning,
+                format_args!(
+                    "this nginx is not as expected ({reason}), handshakes of stream are served as \
+                     without the module"
+                ),
+            );
         }
         if !poller::install(conf.notify, (*cycle).log) {
             log::write(

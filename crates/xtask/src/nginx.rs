@@ -39,7 +39,8 @@ pub(crate) fn debian() -> Result<Tree> {
         source,
     };
     let stamp = folder.join("debian-version");
-    if fs::read_to_string(&stamp).is_ok_and(|unpacked| unpacked == package) {
+    let state = format!("{package} {ADDED_FLAGS}");
+    if fs::read_to_string(&stamp).is_ok_and(|unpacked| unpacked == state) {
         return Ok(tree);
     }
     if folder.exists() {
@@ -69,17 +70,23 @@ pub(crate) fn debian() -> Result<Tree> {
     )?;
     fs::rename(folder.join("unpacked/usr/share/nginx/src"), &tree.source)?;
     configure(&tree.source)?;
-    fs::write(stamp, package)?;
+    fs::write(stamp, state)?;
     Ok(tree)
 }
 
+/// Debian builds stream as a dynamic module, for which the flags of other modules need not say that
+/// it exists. With these, its headers are among those that the bindings are made from.
+const ADDED_FLAGS: &str = "--with-stream=dynamic --with-stream_ssl_module";
+
 /// Debian ships the flags of its build as a fragment of bash that sets an array.
 fn configure(source: &Path) -> Result<()> {
-    const SCRIPT: &str =
-        ". ./conf_flags && exec bash ./configure \"${NGX_CONF_FLAGS[@]}\" > configure.log";
+    let script = format!(
+        ". ./conf_flags && \
+         exec bash ./configure \"${{NGX_CONF_FLAGS[@]}}\" {ADDED_FLAGS} > configure.log"
+    );
     process::run(
         Command::new("bash")
-            .args(["-c", SCRIPT])
+            .args(["-c", &script])
             .current_dir(source),
     )
     .with_context(|| format!("see {}", source.join("configure.log").display()))

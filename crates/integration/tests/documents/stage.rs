@@ -69,6 +69,12 @@ impl Stage {
             "load_module \"{}\";\npid \"{folder}/pid\";\nerror_log stderr;\n",
             module.display()
         );
+        if let Some(stream) = build
+            .dynamic("stream")
+            .filter(|_| text.contains("stream {"))
+        {
+            whole += &format!("load_module \"{}\";\n", stream.display());
+        }
         // Debian's own folders belong to root.
         let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
         let paths = kinds.map(|kind| format!("{kind}_temp_path \"{folder}/{kind}\";\n"));

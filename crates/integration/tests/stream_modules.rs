@@ -1,0 +1,104 @@
+//! Modules that stream's servers share a worker with: one that changes what is taken for granted
+//! about stream, and an engine that holds the keys.
+
+use std::path::Path;
+use std::process::Command;
+
+use slipstream_integration::programs::finish;
+use slipstream_integration::{
+    Authority, Build, Client, Configuration, Engine, KeyType, Lanes, Nginx, Offer, concurrently,
+    each_build, eventually, server_block, unused_address,
+};
+use slipstream_testbed::scratch::ScratchDirectory;
+
+each_build!(the_keys_of_stream_are_isolated);
+
+/// A worker that finds a second handler in the TLS phase leaves stream to nginx, and says why. The
+/// headers for such a module are only at hand for the distribution's nginx.
+#[test]
+fn a_strange_tls_phase_is_left_to_nginx() {
+    const BUILD: Build = Build::Distribution;
+    let folder = ScratchDirectory::new().unwrap();
+    let module = folder.file("phase.so");
+    let tree = BUILD.tree();
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&module);
+    for include in ["core", "event", "event/modules", "os/unix", "stream"] {
+        compiler.arg("-I").arg(tree.join("src").join(include));
+    }
+    compiler.arg("-I").arg(tree.join("objs"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stream_modules/phase.c");
+    finish(compiler.arg(source), b"").expect_success();
+
+    let authority = Authority::new();
+    let [stream, http] = [unused_address(), unused_address()];
+    let credentials = authority.issue(KeyType::Rsa(2048), &["localhost"]);
+    let configuration = Configuration::new()
+        .main(format!("load_module {};", module.display()))
+        .server(
+            format!("{http} ssl"),
+            &[&credentials],
+            "location / { return 200 served; }",
+        )
+        .stream("slipstream on;")
+        .stream(server_block(
+            format!("{stream} ssl"),
+            &[&credentials],
+            "return served;",
+        ));
+    let nginx = Nginx::start(BUILD, &configuration);
+    nginx.expect_log("the TLS phase has not one handler");
+    eventually("it is said", || {
+        nginx.log_lines_with("handshakes of stream are served as without the module") == 1
+    });
+    let client = |address| {
+        let offer = Offer::tls13()
+            .name("localhost")
+            .roots(authority.certificate());
+        Client::new(address, &offer)
+    };
+    concurrently(8, |_| {
+        assert_eq!(client(stream).connect().unwrap().rest(), "served")
+    });
+    let metrics = nginx.settled();
+    assert_eq!((metrics.handshakes(), metrics.lane_operations()), (0, 0));
+    assert_eq!(client(http).get("/").unwrap().text(), "served");
+    assert_eq!(nginx.settled().lane_operations(), 1);
+}
+
+/// The master has the engine hold the keys of stream's servers, too, and of those whose handshakes
+/// do not take part.
+fn the_keys_of_stream_are_isolated(build: Build) {
+    let engine = Engine::start(&[]);
+    let authority = Authority::new();
+    let [on, off] = [unused_address(), unused_address()];
+    let server = |address, directives| {
+        let key = KeyType::Rsa(2048).generate();
+        server_block(
+            format!("{address} ssl"),
+            &[&authority.issue_for(&key, &["localhost"])],
+            format!("{directives} return served;"),
+        )
+    };
+    let configuration = Configuration::new()
+        .lanes(Lanes::ForcedWith(format!(
+            "{} keys isolated;",
+            engine.directive()
+        )))
+        .stream(server(on, "slipstream on;"))
+        .stream(server(off, "slipstream off;"));
+    let nginx = Nginx::start(build, &configuration);
+    assert_eq!(engine.figure("/keys"), 2);
+    for offer in [Offer::tls13(), Offer::tls12(), Offer::rsa_key_exchange()] {
+        let offer = offer.name("localhost").roots(authority.certificate());
+        for address in [on, off] {
+            let client = Client::new(address, &offer);
+            concurrently(8, |_| {
+                assert_eq!(client.connect().unwrap().rest(), "served")
+            });
+        }
+    }
+    let metrics = nginx.settled();
+    assert_eq!(metrics.handshakes(), 48, "{metrics:#?}");
+    assert!(metrics.device_operations() >= 24, "{metrics:#?}");
+}

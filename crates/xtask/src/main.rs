@@ -2,6 +2,7 @@
 
 mod build;
 mod documents;
+mod harness;
 mod install;
 mod nginx;
 mod packages;

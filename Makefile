@@ -2,11 +2,12 @@
 
 XTASK = cargo run --quiet --locked -p slipstream-xtask --
 
-.PHONY: help demo test build install uninstall lint audit rust
+.PHONY: help demo test matrix build install uninstall lint audit rust
 
 help:
 	@echo 'make demo       install what is needed, build, show it working, measure it (3 to 6 minutes)'
 	@echo 'make test       install what tests need and run all of them'
+	@echo 'make matrix     build and test on other releases of Debian (as root; RELEASES="trixie unstable")'
 	@echo 'make build      build module, provider and command'
 	@echo 'make install    copy them to where Debian keeps such things (as root, after make build)'
 	@echo 'make uninstall  remove them again'
@@ -25,6 +26,9 @@ demo: rust
 test: rust
 	@NGX_CONFIGURE_ARGS='$(NGINX_PARTS)' \
 	  cargo run --quiet --locked -p slipstream-xtask --features nginx-source -- test
+
+matrix: rust
+	@$(XTASK) matrix $(RELEASES)
 
 build: rust
 	@$(XTASK) build

@@ -14,7 +14,8 @@ use openssl::pkey_ctx::PkeyCtx;
 use openssl::rsa::Rsa;
 use openssl::symm::Cipher;
 use openssl::x509::extension::{
-    BasicConstraints, ExtendedKeyUsage, KeyUsage, SubjectAlternativeName,
+    AuthorityKeyIdentifier, BasicConstraints, ExtendedKeyUsage, KeyUsage, SubjectAlternativeName,
+    SubjectKeyIdentifier,
 };
 use openssl::x509::{X509, X509Name};
 use slipstream_testbed::credentials::{common_name, ec_key, unsigned_certificate};
@@ -99,9 +100,11 @@ impl Authority {
         let name =
             common_name(&format!("slipstream test authority {number}")).expect("a short name");
         let mut builder = unsigned_certificate(&name, &name, &key).expect("a certificate");
+        let identifier = SubjectKeyIdentifier::new().build(&builder.x509v3_context(None, None));
         let extensions = [
             BasicConstraints::new().critical().ca().build(),
             KeyUsage::new().key_cert_sign().crl_sign().build(),
+            identifier,
         ];
         for extension in extensions {
             builder
@@ -203,10 +206,12 @@ impl Authority {
         for name in names {
             alternative_names.dns(name);
         }
-        let alternative_names =
-            alternative_names.build(&builder.x509v3_context(Some(&self.certificate), None));
+        let context = builder.x509v3_context(Some(&self.certificate), None);
+        let alternative_names = alternative_names.build(&context);
+        // Python since 3.13 asks for it.
+        let issuer = AuthorityKeyIdentifier::new().keyid(true).build(&context);
         let usage = ExtendedKeyUsage::new().server_auth().client_auth().build();
-        for extension in [alternative_names, usage] {
+        for extension in [alternative_names, issuer, usage] {
             builder
                 .append_extension(extension.expect("an extension"))
                 .expect("room for an extension");

@@ -109,15 +109,21 @@ fn for_nginx<'a>(command: &'a mut Command, tree: &Tree) -> &'a mut Command {
         .env("NGINX_BUILD_DIR", &tree.build)
 }
 
+/// The path of cargo.
+pub(crate) fn cargo_program() -> &'static str {
+    env!("CARGO")
+}
+
+/// A cargo command that works on the workspace.
 pub(crate) fn cargo(subcommand: &str) -> Command {
-    let mut command = Command::new(env!("CARGO"));
+    let mut command = Command::new(cargo_program());
     command
         .arg(subcommand)
         .arg("--locked")
         .current_dir(root())
         .env_remove("CARGO_TARGET_DIR");
     if subcommand == "fmt" {
-        command = Command::new(env!("CARGO"));
+        command = Command::new(cargo_program());
         command.arg("fmt").current_dir(root());
     }
     command

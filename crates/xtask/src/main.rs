@@ -2,7 +2,9 @@
 
 mod build;
 mod documents;
+mod harness;
 mod install;
+mod matrix;
 mod nginx;
 mod packages;
 mod process;
@@ -17,6 +19,7 @@ tasks:
   build           build the command, the loadable provider and the module for Debian's nginx
   demo [ARGS]     build, then run `slipstream demo ARGS`
   test            build for both nginx versions, run all tests, list all failures
+  matrix [NAMES]  build and test on other releases of Debian: trixie and unstable
   lint            formatting, clippy, documents, and the direction of dependencies
   check-docs      links, tables and pages of the documents
   install         copy what was built to where Debian keeps such things (DESTDIR is honoured)
@@ -44,6 +47,8 @@ fn main() -> Result<()> {
             packages::install(packages::TEST)?;
             test::all(&rest)
         }
+        "matrix" => matrix::run(&rest),
+        "matrix-enter" => matrix::enter(&rest),
         "lint" => {
             documents::check(build::root())?;
             structure::check()?;

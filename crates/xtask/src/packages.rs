@@ -44,6 +44,9 @@ pub(crate) const TEST: &[&str] = &[
     "libc6-dbg",
 ];
 
+/// Makes root file systems of other releases.
+pub(crate) const MATRIX: &[&str] = &["mmdebstrap"];
+
 /// Installs those of `packages` that are missing.
 pub(crate) fn install(packages: &[&str]) -> Result<()> {
     let missing: Vec<&str> = packages
@@ -74,6 +77,7 @@ fn is_installed(package: &str) -> bool {
     status.is_ok_and(|output| output.status.success() && output.stdout == b"installed")
 }
 
-fn is_root() -> bool {
+/// Returns true if this process may install packages.
+pub(crate) fn is_root() -> bool {
     process::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }

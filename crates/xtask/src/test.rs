@@ -1,12 +1,11 @@
 //! Running all tests, and reporting every failure at the end.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::build::{cargo, product, target};
-use crate::process::{self, shown};
+use crate::harness::{self, Outcome};
 
 /// Builds everything and runs all tests. A step that fails does not keep the next from being made:
 /// all failures are listed at the end.
@@ -78,9 +77,9 @@ impl Steps {
     /// Runs `cargo test`, of which every tool that tests use is required.
     fn run_tests(&mut self, step: &'static str, command: &mut Command) {
         command.env("SLIPSTREAM_REQUIRE_VALGRIND", "1");
-        let mut tests = Vec::new();
-        if let Err(reason) = run_listing_failures(command, &mut tests) {
-            self.add(step, reason, tests);
+        let mut outcome = Outcome::default();
+        if let Err(reason) = harness::run(command, &mut outcome) {
+            self.add(step, reason, outcome.failed);
         }
     }
 
@@ -115,77 +114,9 @@ impl Steps {
     }
 }
 
-/// Runs a command whose output is that of test harnesses. Passes the output on, and adds the names
-/// of tests that failed to `failed`.
-fn run_listing_failures(command: &mut Command, failed: &mut Vec<String>) -> Result<()> {
-    process::show(command);
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot run {}", shown(command)))?;
-    let mut reader = FailureReader::default();
-    let mut output = BufReader::new(child.stdout.take().context("a pipe was asked for")?);
-    let mut line = Vec::new();
-    while output.read_until(b'\n', &mut line)? > 0 {
-        std::io::stdout().write_all(&line)?;
-        failed.extend(reader.read(&String::from_utf8_lossy(&line)));
-        line.clear();
-    }
-    let status = child.wait()?;
-    if !status.success() {
-        bail!("{} failed: {status}", shown(command));
-    }
-    Ok(())
-}
-
-/// Finds the list of failed tests at the end of a test harness's output: `failures:` and one
-/// indented name a line.
-#[derive(Default)]
-struct FailureReader {
-    is_in_list: bool,
-}
-
-impl FailureReader {
-    /// Returns the name of a failed test if the line has one.
-    fn read(&mut self, line: &str) -> Option<String> {
-        let line = line.trim_end();
-        let name = line.strip_prefix("    ").filter(|_| self.is_in_list);
-        self.is_in_list = line == "failures:" || name.is_some();
-        name.map(str::to_owned)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn failed_tests_are_found_in_the_output_of_a_harness() {
-        let output = "\
-running 3 tests
-test a::good ... ok
-test a::bad ... FAILED
-
-failures:
-
----- a::bad stdout ----
-    indented output of a test
-
-failures:
-    a::bad
-    b::worse
-
-test result: FAILED. 1 passed; 2 failed
-    not a name
-";
-        let mut reader = FailureReader::default();
-        let found: Vec<String> = output
-            .lines()
-            .filter_map(|line| reader.read(line))
-            .collect();
-        assert_eq!(found, ["a::bad", "b::worse"]);
-    }
 
     #[test]
     fn all_steps_are_made_and_those_that_failed_are_named() {

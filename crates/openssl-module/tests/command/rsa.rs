@@ -118,9 +118,13 @@ fn pkeyutl_signs_recovers_encrypts_and_decrypts() {
             assert_eq!(workshop.openssl(receiver, &decrypt), workshop.read(input));
         }
     }
-    for provider in BOTH {
-        let output = workshop.try_openssl(provider, "pkeyutl -decrypt -inkey key.pem -in hash");
-        assert!(!output.status.success());
+    // Of what was not encrypted for the key, OpenSSL since 3.2 makes a message that depends on the
+    // key, and earlier ones refuse it.
+    for input in ["hash", "block"] {
+        let decrypt = format!("pkeyutl -decrypt -inkey key.pem -in {input}");
+        let outputs = BOTH.map(|provider| workshop.try_openssl(provider, &decrypt));
+        let [ours, stock] = outputs.map(|output| (output.status.success(), output.stdout));
+        assert_eq!(ours, stock, "{input}");
     }
 }
 

@@ -93,13 +93,14 @@ impl Workshop {
         output.stdout
     }
 
-    /// A throw-away key with its certificate.
+    /// A throw-away key with its certificate, which may issue others. OpenSSL since 3.2 asks for that
+    /// to be said in it.
     pub fn certificate(&self, provider: Provider, bits: usize) {
         self.openssl(
             provider,
             &format!(
                 "req -x509 -newkey rsa:{bits} -nodes -keyout key.pem -out certificate.pem \
-                 -subj /CN=localhost -days 1 -sha256"
+                 -subj /CN=localhost -days 1 -sha256 -addext basicConstraints=critical,CA:TRUE"
             ),
         );
     }

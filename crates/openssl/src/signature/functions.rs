@@ -203,7 +203,7 @@ unsafe extern "C" fn digest_sign_final<A: Algorithm>(
 
 /// Signs a whole message. The context can be used further, as after update and final on a copy,
 /// which OpenSSL does for a provider without this function. Here only the hash is copied. (OpenSSL
-/// 4.0 does not allow an application to use the context further.)
+/// 3.5 and later do not let an application use the context further where a provider has it.)
 unsafe extern "C" fn digest_sign<A: Algorithm>(
     context: *mut c_void,
     signature: *mut u8,

@@ -43,24 +43,31 @@ struct Signer {
 }
 
 impl Signer {
-    fn new(key: &PKey<Private>, query: &CStr, digest: &CStr) -> Self {
+    /// Ed25519 has no digest.
+    fn new<'a>(key: &PKey<Private>, query: &CStr, digest: impl Into<Option<&'a CStr>>) -> Self {
         // SAFETY: no preconditions.
         let context = unsafe { sys::EVP_MD_CTX_new() };
         let mut signer = Self {
             context,
             key_context: std::ptr::null_mut(),
         };
-        assert_eq!(signer.init(Some(key), query, digest), 1);
+        assert_eq!(signer.init(Some(key), query, digest.into()), 1);
         signer
     }
 
-    fn init(&mut self, key: Option<&PKey<Private>>, query: &CStr, digest: &CStr) -> c_int {
-        // SAFETY: a context, a key or null, and texts that end with NUL.
+    fn init<'a>(
+        &mut self,
+        key: Option<&PKey<Private>>,
+        query: &CStr,
+        digest: impl Into<Option<&'a CStr>>,
+    ) -> c_int {
+        let digest = digest.into().map_or(std::ptr::null(), CStr::as_ptr);
+        // SAFETY: a context, a key or null, and texts that end with NUL or null.
         unsafe {
             EVP_DigestSignInit_ex(
                 self.context,
                 &mut self.key_context,
-                digest.as_ptr(),
+                digest,
                 std::ptr::null_mut(),
                 query.as_ptr(),
                 key.map_or(std::ptr::null_mut(), |key| key.as_ptr().cast()),
@@ -195,10 +202,32 @@ fn a_context_goes_on_after_a_signature_as_with_openssl() {
         signer.update(b"two");
         let second = signer.finish(256);
         let third = signer.sign(b"three", 256);
-        let fourth = signer.sign(b"four", 256);
-        vec![first, second, third, fourth]
+        vec![first, second, third]
     });
-    assert_eq!(in_lanes, 4);
+    assert_eq!(in_lanes, 3);
+}
+
+/// OpenSSL itself decides if a context can be used again after a message was signed in one go. Of a
+/// provider that can do so, 3.0 allows it and 3.5 does not, as one sees at its own Ed25519.
+#[test]
+fn a_second_message_in_one_go_is_signed_where_openssl_allows_it() {
+    let _turn = exclusive();
+    let key = PKey::generate_ed25519().expect("a key");
+    let signer = Signer::new(&key, DEFAULT, None);
+    let outcomes = [b"one", b"two"].map(|message| signer.sign(message, 64).is_ok());
+    assert!(outcomes[0]);
+    let is_allowed = outcomes[1];
+
+    use_lanes(Backend::Portable);
+    let signer = Signer::new(&import(&keys()[0]), SLIPSTREAM, c"SHA256");
+    let first = signer.sign(b"one", 256);
+    let second = signer.sign(b"two", 256);
+    assert_eq!((first.is_ok(), second.is_ok()), (true, is_allowed));
+    if is_allowed {
+        // What was signed before is part of the message.
+        let stock = Signer::new(&import(&keys()[0]), DEFAULT, c"SHA256");
+        assert_eq!(second, stock.sign(b"onetwo", 256));
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Histograms of durations.
 
 use std::fmt::{self, Display, Formatter};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The buckets that have an upper bound: 1 us, 2 us, 4 us and so on to 16.777216 s.
@@ -23,11 +24,19 @@ impl Histogram {
 
     /// Counts a duration.
     pub fn observe(&mut self, duration: Duration) {
-        let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let above = nanoseconds.div_ceil(1000).max(1) - 1;
-        let bucket = (u64::BITS - above.leading_zeros()) as usize;
-        self.counts[bucket.min(BOUNDED)] += 1;
+        let (bucket, nanoseconds) = place(duration);
+        self.counts[bucket] += 1;
         self.nanoseconds = self.nanoseconds.wrapping_add(nanoseconds);
+    }
+
+    /// Counts a duration in `figures`, in the order of their [names](Self::names). The caller is
+    /// their only writer.
+    pub fn observe_in(figures: &[AtomicU64], duration: Duration) {
+        let (bucket, nanoseconds) = place(duration);
+        for (index, more) in [(bucket, 1), (BOUNDED + 1, nanoseconds)] {
+            let sum = figures[index].load(Ordering::Relaxed).wrapping_add(more);
+            figures[index].store(sum, Ordering::Relaxed);
+        }
     }
 
     /// The bounds of buckets, with the number of durations in each.
@@ -126,6 +135,14 @@ impl Display for Seconds {
     }
 }
 
+/// The bucket of a duration, and its nanoseconds.
+fn place(duration: Duration) -> (usize, u64) {
+    let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    let above = nanoseconds.div_ceil(1000).max(1) - 1;
+    let bucket = (u64::BITS - above.leading_zeros()) as usize;
+    (bucket.min(BOUNDED), nanoseconds)
+}
+
 fn bound(bucket: usize) -> Seconds {
     Seconds(1000 << bucket)
 }
@@ -207,6 +224,15 @@ mod tests {
             "wait_nanoseconds_sum"
         );
         assert_eq!(Histogram::from_figures(figures), histogram);
+
+        let shared = figures.map(AtomicU64::new);
+        Histogram::observe_in(&shared, Duration::from_micros(7));
+        let mut more = histogram;
+        more.observe(Duration::from_micros(7));
+        assert_eq!(
+            Histogram::from_figures(shared.map(AtomicU64::into_inner)),
+            more
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, FallocateFlags, Gid, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::{HEAD, Head, LAYOUT, PROCESS, Places, START, directory, pack, process};
+use super::{HEAD, Head, LAYOUT, PROCESS, Places, START, directory, list, pack, process};
 
 /// A description of the figures of a process.
 #[derive(Clone, Debug)]
@@ -78,6 +78,8 @@ impl Region {
         if let Some(process) = process {
             region.name(process);
         }
+        // Removes what processes that were killed have left.
+        list(&[path.to_owned()]);
         Ok(region)
     }
 
@@ -92,6 +94,22 @@ impl Region {
             places,
             file: None,
         })
+    }
+
+    /// As [`publish`](Self::publish) for the calling process, or else
+    /// [anonymous](Self::anonymous) memory, and the reason.
+    ///
+    /// # Errors
+    /// If the system has no memory.
+    pub fn publish_or_count(
+        path: &Path,
+        layout: &Layout,
+        group: Option<u32>,
+    ) -> io::Result<(Self, Option<io::Error>)> {
+        match Self::publish(path, layout, Some(std::process::id()), group) {
+            Ok(region) => Ok((region, None)),
+            Err(error) => Ok((Self::anonymous(layout)?, Some(error))),
+        }
     }
 
     /// Names the process that the figures are of.

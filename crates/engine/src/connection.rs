@@ -67,13 +67,13 @@ impl Connection {
         let message = match ToEngine::read(&packet) {
             Ok(message) => message,
             Err(error) => {
-                count(&self.shared.counters.malformed_messages);
+                count(self.shared.counters.malformed_messages);
                 let _ = self.send(Reply::from(ToClient::Refused(error.to_string())));
                 return Next::Close;
             }
         };
         let reply = self.answer(message, sessions).unwrap_or_else(|reason| {
-            count(&self.shared.counters.refused_messages);
+            count(self.shared.counters.refused_messages);
             ToClient::Refused(reason).into()
         });
         match self.send(reply) {

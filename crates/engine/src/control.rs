@@ -100,20 +100,20 @@ impl Control {
         };
         let connection = Connection::new(socket, self.shared.clone());
         if !is_allowed {
-            count(&self.shared.counters.foreign_users);
+            count(self.shared.counters.foreign_users);
             return connection
                 .refuse("this user may not use the engine; start it with --allow for them");
         }
         if self.connections.len() >= MAXIMUM_CONNECTIONS {
-            count(&self.shared.counters.refused_messages);
+            count(self.shared.counters.refused_messages);
             return connection.refuse("the engine has as many connections as it can serve");
         }
         let name = self.next;
         if self.watch(&connection, name).is_ok() {
             self.next += 1;
             self.connections.insert(name, connection);
-            count(&self.shared.counters.accepted);
-            count(&self.shared.counters.connections);
+            count(self.shared.counters.accepted);
+            count(self.shared.counters.connections);
         }
     }
 
@@ -127,7 +127,7 @@ impl Control {
             // longer.
             let _ = epoll::delete(&self.epoll, &*connection);
             self.connections.remove(&name);
-            uncount(&self.shared.counters.connections);
+            uncount(self.shared.counters.connections);
         }
     }
 }

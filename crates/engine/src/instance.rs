@@ -104,7 +104,7 @@ impl Instance {
             event,
             aggregator: Aggregator::new(terms.aggregation),
         };
-        count(&counters.instances);
+        count(counters.instances);
         let instance = Self {
             session,
             weight: terms.weight.clamp(*WEIGHTS.start(), *WEIGHTS.end()),
@@ -165,7 +165,7 @@ impl Instance {
     /// Puts a response into the ring. [`signal`](Self::signal) wakes the client.
     pub(crate) fn deliver(&self, response: &Response) {
         if self.has_ended() {
-            return count(&self.counters.dropped);
+            return count(self.counters.dropped);
         }
         let mut slot = Slot::default();
         let words = write_response(&mut slot, response);
@@ -174,7 +174,7 @@ impl Instance {
             Ok(true) => {
                 outbox.pushed += 1;
                 outbox.aggregator.count();
-                count(&self.counters.responses);
+                count(self.counters.responses);
             }
             // There is room: it was checked before, so the client has decreased its count.
             Ok(false) | Err(Corrupt) => {
@@ -197,7 +197,7 @@ impl Instance {
             Due::Now => {}
         }
         if outbox.client_bell.must_ring() {
-            count(&self.counters.events);
+            count(self.counters.events);
             // Fails if the pipe is full. Then the client has been told often enough.
             let _ = rustix::io::write(&outbox.event, &1_u64.to_ne_bytes());
         }
@@ -207,7 +207,7 @@ impl Instance {
     /// Shuts down the connection of a client that has broken the rules, which ends the instance.
     pub(crate) fn fail(&self) {
         if !self.has_ended.swap(true, Ordering::Relaxed) {
-            count(&self.counters.malformed_rings);
+            count(self.counters.malformed_rings);
             // Fails if the client has closed its side already.
             let _ = rustix::net::shutdown(&*self.socket, Shutdown::Both);
         }
@@ -252,7 +252,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        uncount(&self.counters.instances);
+        uncount(self.counters.instances);
         // Requests that have not been taken may hold secrets.
         self.wipe(self.layout.requests());
         // So may responses and buffers that have not been read, but a client that is still

@@ -62,6 +62,8 @@ pub struct Options {
     pub linger: Option<Duration>,
     /// The simulated card, if there is one.
     pub pace: Option<Pace>,
+    /// The directory in which the figures are published. `None`: they are not.
+    pub publishes: Option<PathBuf>,
 }
 
 /// A running engine. It stops when this is dropped.
@@ -70,6 +72,7 @@ pub struct Options {
 pub struct Engine {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    unpublished: Option<io::Error>,
 }
 
 /// The state that all threads share.
@@ -94,7 +97,9 @@ impl Engine {
     pub fn start(options: Options) -> io::Result<Self> {
         check(&options)?;
         let listener = Listener::bind(&options.socket, &options.allow)?;
-        let counters = Arc::new(Counters::default());
+        let directory = options.publishes.as_deref();
+        let (counters, unpublished) = Counters::new(options.cores.len(), directory)?;
+        let counters = Arc::new(counters);
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let scheduler = Scheduler::new(&options, counters.clone(), &stop)?;
         let shared = Arc::new(Shared {
@@ -107,9 +112,10 @@ impl Engine {
         let mut engine = Self {
             shared: shared.clone(),
             threads: Vec::new(),
+            unpublished,
         };
-        for core in options.cores {
-            engine.start_worker(core)?;
+        for (index, core) in options.cores.into_iter().enumerate() {
+            engine.start_worker(index, core)?;
         }
         let control = Control::new(listener, shared)?;
         let thread = thread::Builder::new().name("engine-control".into());
@@ -122,12 +128,17 @@ impl Engine {
         self.shared.counters.status()
     }
 
+    /// Returns the reason why the figures are not published as they should be.
+    pub fn unpublished(&self) -> Option<&io::Error> {
+        self.unpublished.as_ref()
+    }
+
     /// Stops the engine: requests that are being computed are finished and dropped, clients see
     /// their connections closed, and the socket is removed.
     pub fn stop(self) {}
 
-    fn start_worker(&mut self, core: usize) -> io::Result<()> {
-        let worker = Worker::new(self.shared.clone())?;
+    fn start_worker(&mut self, index: usize, core: usize) -> io::Result<()> {
+        let worker = Worker::new(self.shared.clone(), index)?;
         let (sender, pinned) = mpsc::channel();
         let thread = thread::Builder::new().name(format!("engine-{core}"));
         let thread = thread.spawn(move || {
@@ -151,6 +162,7 @@ impl Drop for Engine {
             // A thread that has panicked has printed its message.
             let _ = thread.join();
         }
+        self.shared.counters.withdraw();
     }
 }
 

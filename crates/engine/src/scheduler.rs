@@ -57,6 +57,8 @@ pub(crate) struct Request {
     pub(crate) id: u64,
     pub(crate) kind: Kind,
     pub(crate) task: Task,
+    /// The time at which it was taken from its ring.
+    pub(crate) taken: Instant,
     /// The time at which the simulated card would have the response.
     pub(crate) release: Option<Instant>,
 }
@@ -360,6 +362,7 @@ impl Scheduler {
                     id,
                     kind,
                     task,
+                    taken: now,
                     release,
                 };
                 self.queues.push(kind, now, request);
@@ -370,7 +373,7 @@ impl Scheduler {
     }
 
     fn refuse(&mut self, instance: Arc<Instance>, id: u64, now: Instant) {
-        count(&self.counters.refused);
+        count(self.counters.refused);
         let outcome = Outcome::Refused;
         instance.deliver(&Response { id, outcome });
         if let Some(deadline) = instance.signal(now) {

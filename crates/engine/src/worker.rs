@@ -17,7 +17,7 @@ use slipstream_compress::Compressor;
 use slipstream_offload::{Answer, Kind, Operation};
 
 use crate::Shared;
-use crate::counters::{add, count};
+use crate::counters::{Durations, add, count};
 use crate::instance::Instance;
 use crate::scheduler::{Batch, Held, Step};
 use crate::validation::{Chunk, Task};
@@ -60,11 +60,17 @@ pub(crate) struct Worker {
     held: Vec<Held>,
     signals: Vec<(Instant, Arc<Instance>)>,
     measured: Option<(Kind, Duration)>,
+    durations: Durations,
 }
 
 impl Worker {
-    pub(crate) fn new(shared: Arc<Shared>) -> io::Result<Self> {
+    /// Makes the state of thread number `index`.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> io::Result<Self> {
         let epoll = shared.scheduler().epoll();
+        let durations = shared.counters.durations(index);
         Ok(Self {
             shared,
             workspace: Workspace::new(),
@@ -75,6 +81,7 @@ impl Worker {
             held: Vec::new(),
             signals: Vec::new(),
             measured: None,
+            durations,
         })
     }
 
@@ -133,8 +140,11 @@ impl Worker {
         let mut instances: ArrayVec<Arc<Instance>, LANES> = ArrayVec::new();
         for (request, outcome) in batch.into_iter().zip(outcomes) {
             if let Outcome::Fault = outcome {
-                count(&self.shared.counters.faults);
+                count(self.shared.counters.faults);
             }
+            // A simulated card holds some of them back for longer.
+            let answered = request.release.map_or(end, |release| release.max(end));
+            self.durations.observe(kind, answered - request.taken);
             let id = request.id;
             let response = Response { id, outcome };
             let instance = request.instance;
@@ -210,9 +220,9 @@ impl Worker {
             return Outcome::Fault;
         }
         let counters = &self.shared.counters;
-        count(&counters.compressed_chunks);
-        add(&counters.content_bytes, self.content.len());
-        add(&counters.compressed_bytes, self.compressed.len());
+        count(counters.compressed_chunks);
+        add(counters.content_bytes, self.content.len());
+        add(counters.compressed_bytes, self.compressed.len());
         Outcome::Compressed(self.compressed.len())
     }
 

@@ -1,4 +1,5 @@
-//! Metrics in the Prometheus text format, version 0.0.4.
+//! Metrics: [histograms](Histogram), the text format of Prometheus, version 0.0.4, and figures that a
+//! process [publishes in a file](published).
 //!
 //! A [`Page`] is written from top to bottom: a [`Family`] after the other, each with its samples.
 //!
@@ -26,9 +27,12 @@
 //! );
 //! ```
 
-#![forbid(unsafe_code)]
+mod histogram;
+pub mod published;
 
 use std::fmt::{self, Display, Formatter, Write};
+
+pub use histogram::Histogram;
 
 /// A page of metrics whose names have a common prefix.
 #[derive(Debug)]
@@ -45,6 +49,8 @@ pub enum Type {
     Counter,
     /// A value that grows and shrinks.
     Gauge,
+    /// A distribution.
+    Histogram,
 }
 
 impl Page {
@@ -75,6 +81,7 @@ impl Page {
         let kind = match kind {
             Type::Counter => "counter",
             Type::Gauge => "gauge",
+            Type::Histogram => "histogram",
         };
         let help = Escaped(help, &['\\', '\n']);
         self.line(format_args!("# HELP {prefix}{name} {help}"));
@@ -109,6 +116,44 @@ impl Family<'_> {
         self.page
             .line(format_args!("{prefix}{name}{labels} {value}"));
         self
+    }
+
+    /// Writes a distribution of a family of [`Type::Histogram`], as the text format wants it:
+    /// `bounds` are the inclusive upper bounds of buckets and the number of values in each, not
+    /// cumulative, and `rest` is the number of values above the last one. `sum` is that of all
+    /// values.
+    pub fn distribution<B: Display>(
+        &mut self,
+        labels: &[(&str, &str)],
+        buckets: impl IntoIterator<Item = (B, u64)>,
+        rest: u64,
+        sum: impl Display,
+    ) -> &mut Self {
+        let (prefix, name) = (self.page.prefix, self.name);
+        let mut count = 0;
+        let mut bucket = |page: &mut Page, bound: &str, more: u64| {
+            count += more;
+            let mut labels = labels.to_vec();
+            labels.push(("le", bound));
+            let labels = Labels(&labels);
+            page.line(format_args!("{prefix}{name}_bucket{labels} {count}"));
+        };
+        for (bound, more) in buckets {
+            bucket(self.page, &bound.to_string(), more);
+        }
+        bucket(self.page, "+Inf", rest);
+        let labels = Labels(labels);
+        self.page
+            .line(format_args!("{prefix}{name}_sum{labels} {sum}"));
+        self.page
+            .line(format_args!("{prefix}{name}_count{labels} {count}"));
+        self
+    }
+
+    /// Writes a distribution of durations in seconds.
+    pub fn durations(&mut self, labels: &[(&str, &str)], histogram: &Histogram) -> &mut Self {
+        let (rest, sum) = (histogram.rest(), histogram.sum());
+        self.distribution(labels, histogram.buckets(), rest, sum)
     }
 }
 
@@ -197,6 +242,31 @@ mod tests {
     #[test]
     fn a_sample_may_have_no_label() {
         assert!(family("c", &[]).ends_with("\na_b 18446744073709551615\n"));
+    }
+
+    #[test]
+    fn a_distribution_is_cumulative() {
+        let mut page = Page::new("a_");
+        page.family("b", Type::Histogram, "c").distribution(
+            &[("d", "e")],
+            [(1, 2), (2, 0), (3, 5)],
+            1,
+            17,
+        );
+        let text = page.finish();
+        let samples: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(
+            samples,
+            [
+                "# TYPE a_b histogram",
+                "a_b_bucket{d=\"e\",le=\"1\"} 2",
+                "a_b_bucket{d=\"e\",le=\"2\"} 2",
+                "a_b_bucket{d=\"e\",le=\"3\"} 7",
+                "a_b_bucket{d=\"e\",le=\"+Inf\"} 8",
+                "a_b_sum{d=\"e\"} 17",
+                "a_b_count{d=\"e\"} 8",
+            ]
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! stack.
 
 use std::cell::{Cell, RefCell};
+use std::time::Instant;
 
 use nginx_sys::{
     ERR_clear_error, NGX_AGAIN, ngx_connection_handler_pt, ngx_connection_t, ngx_event_handler_pt,
@@ -54,6 +55,8 @@ struct Handshake {
     finished: bool,
     /// The connection was to be closed while its fiber was paused.
     late: bool,
+    /// The time at which the handshake was taken over.
+    began: Option<Instant>,
 }
 
 /// The call of nginx that runs on the fiber.
@@ -317,7 +320,11 @@ fn release(worker: &Worker, c: Connection) {
 /// Takes the connection's handshake over.
 fn adopt(worker: &Worker, c: Connection) {
     let before = with_handshake(c.job(), |handshake| {
-        std::mem::replace(&mut handshake.number, c.number())
+        let before = std::mem::replace(&mut handshake.number, c.number());
+        if before == 0 {
+            handshake.began = Some(Instant::now());
+        }
+        before
     });
     if before == 0 {
         worker.handshakes.set(worker.handshakes.get() + 1);
@@ -413,11 +420,14 @@ unsafe extern "C" fn on_handshaked(connection: *mut ngx_connection_t) {
 /// Counts the end of a handshake. nginx calls its end-of-handshake handler for failed handshakes
 /// too, to close the connection.
 fn count_end(worker: &Worker, c: Connection) {
-    worker.count(if c.is_handshaked() {
-        Event::Handshake
-    } else {
-        Event::Closed
-    });
+    if !c.is_handshaked() {
+        worker.count(Event::Closed);
+        return;
+    }
+    worker.count(Event::Handshake);
+    if let Some(began) = with_handshake(c.job(), |handshake| handshake.began) {
+        worker.metrics.count_handshake(began.elapsed());
+    }
 }
 
 /// Returns true if nginx is going to read a ClientHello, or to wait for more bytes. Otherwise the

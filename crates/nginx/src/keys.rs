@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_
         }
         let needs = gzip::needs(cycle);
         if needs.compresses {
-            metrics::share();
+            share_metrics(cycle);
             log::write(
                 (*cycle).log,
                 Level::Notice,
@@ -102,6 +102,32 @@ pub(crate) unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_
         *PREPARED.lock().expect("no panic while it is locked") = prepared;
     }
     NGX_OK as ngx_int_t
+}
+
+/// Makes the figures of workers, and says so if they cannot be published.
+///
+/// # Safety
+/// `cycle` is a cycle whose configuration has been read.
+unsafe fn share_metrics(cycle: *mut ngx_cycle_t) {
+    // SAFETY: by the caller's promise; nginx's core module has a configuration in every cycle. Its
+    // group is that of the workers if the master is root.
+    let group = unsafe {
+        let core = *(*cycle)
+            .conf_ctx
+            .add((&raw const ngx_core_module.index).read());
+        let group = (*core.cast::<ngx_core_conf_t>()).group;
+        (libc::geteuid() == 0).then_some(group)
+    };
+    if let Err(reason) = metrics::share(group) {
+        // SAFETY: the cycle's log.
+        unsafe {
+            log::write(
+                (*cycle).log,
+                Level::Notice,
+                format_args!("`slipstream status` does not show this nginx: {reason}"),
+            );
+        }
+    }
 }
 
 /// Called when a configuration has been read, before it is used. With `keys isolated`, an error
@@ -218,7 +244,8 @@ unsafe fn prepare(
         // SAFETY: by the caller's promise the context is valid.
         keys += unsafe { bring_keys(context) };
     }
-    metrics::share();
+    // SAFETY: by the caller's promise.
+    unsafe { share_metrics(cycle) };
     let measured = measure(backend, conf.flush)?;
     if let Some(backend) = backend {
         precomputed::prepare_tables(backend);

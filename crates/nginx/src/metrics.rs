@@ -1,17 +1,21 @@
-//! Counters of all workers, in memory that they share, so that any worker can answer for all.
+//! Counters of all workers, in memory that they share, so that any worker can answer for all, and
+//! that is published for `slipstream status`.
 //!
 //! Each worker writes to a slot of its own, relaxed and without a lock. The counts of a worker
 //! that exits are added to the totals of those that have gone.
 
 use std::cell::RefCell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use slipstream_compress::Totals as Compressed;
-use slipstream_offload::counters::BATCH_SIZE;
+use slipstream_metrics::Histogram;
+use slipstream_metrics::published::{Layout, Region, directory};
+use slipstream_offload::Class;
+use slipstream_offload::counters::Counters;
 use slipstream_offload::fiber::Fibers;
 use slipstream_offload::instance::Instance;
-use slipstream_offload::{Class, Kind, Reason};
 
 /// Events of handshakes, each a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +32,14 @@ pub(crate) enum Event {
     Nested,
 }
 
-const EVENTS: usize = 5;
+/// Their names among published figures.
+const EVENTS: [&str; 5] = [
+    "handshakes_total",
+    "closed_handshakes_total",
+    "late_handshakes_total",
+    "fallbacks_total{reason=\"out_of_fibers\"}",
+    "fallbacks_total{reason=\"nested\"}",
+];
 
 /// The counters of compressed responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,27 +58,25 @@ pub(crate) enum Compression {
     LostChunks,
 }
 
-const COMPRESSIONS: usize = 6;
+/// Their names among published figures.
+const COMPRESSIONS: [&str; 6] = [
+    "compressed_responses_total",
+    "compressed_content_bytes_total",
+    "compressed_output_bytes_total",
+    "compressed_chunks_total{by=\"device\"}",
+    "compressed_chunks_total{by=\"worker\"}",
+    "compressed_chunks_total{by=\"worker_after_loss\"}",
+];
 
-/// The place of each figure in a slot.
+/// The place of each figure in a slot. The counters of the instance stand before all of them.
 pub(crate) mod layout {
-    use super::{BATCH_SIZE, COMPRESSIONS, Class, EVENTS, Kind, Reason};
+    use super::{COMPRESSIONS, Class, Counters, EVENTS, Histogram};
 
-    pub(crate) const EVENT: usize = 0;
-    pub(crate) const SUBMITTED: usize = EVENT + EVENTS;
-    pub(crate) const BATCHES: usize = SUBMITTED + Kind::COUNT;
-    pub(crate) const LANE_OPERATIONS: usize = BATCHES + 1;
-    pub(crate) const DEVICE_OPERATIONS: usize = LANE_OPERATIONS + Kind::COUNT;
-    pub(crate) const POLLS: usize = DEVICE_OPERATIONS + Kind::COUNT;
-    pub(crate) const INEFFECTIVE_POLLS: usize = POLLS + 1;
-    pub(crate) const RETRIED: usize = INEFFECTIVE_POLLS + 1;
-    pub(crate) const ORPHANS: usize = RETRIED + 1;
-    pub(crate) const AT_ONCE: usize = ORPHANS + 1;
-    pub(crate) const FILL: usize = AT_ONCE + Kind::COUNT;
-    pub(crate) const SOFTWARE: usize = FILL + BATCH_SIZE;
-    pub(crate) const COMPRESSION: usize = SOFTWARE + Reason::ALL.len();
+    pub(crate) const EVENT: usize = Counters::FIGURES;
+    pub(crate) const COMPRESSION: usize = EVENT + EVENTS.len();
+    pub(crate) const HANDSHAKE: usize = COMPRESSION + COMPRESSIONS.len();
     /// From here on figures are gauges: they end with their worker.
-    pub(crate) const IN_FLIGHT: usize = COMPRESSION + COMPRESSIONS;
+    pub(crate) const IN_FLIGHT: usize = HANDSHAKE + Histogram::FIGURES;
     pub(crate) const FIBERS: usize = IN_FLIGHT + Class::ALL.len();
     pub(crate) const STACKS: usize = FIBERS + 1;
     pub(crate) const FIGURES: usize = STACKS + 1;
@@ -82,47 +91,70 @@ pub(crate) struct Totals {
 
 /// This worker's side.
 pub(crate) struct Metrics {
-    slot: Option<&'static Slot>,
-    events: RefCell<[u64; EVENTS]>,
-    compressions: RefCell<[u64; COMPRESSIONS]>,
+    slot: Option<Slot>,
+    events: RefCell<[u64; EVENTS.len()]>,
+    compressions: RefCell<[u64; COMPRESSIONS.len()]>,
 }
 
 const WORKERS: usize = 512;
 
-#[repr(C)]
-struct Region {
-    gone: [AtomicU64; layout::FIGURES],
-    slots: [Slot; WORKERS],
-}
-
-#[repr(C, align(64))]
+/// The figures that one worker writes.
+#[derive(Clone, Copy)]
 struct Slot {
     /// 0, or the process that writes here.
-    process: AtomicI32,
-    figures: [AtomicU64; layout::FIGURES],
+    owner: &'static AtomicU64,
+    figures: &'static [AtomicU64],
 }
 
-static REGION: OnceLock<Option<&'static Region>> = OnceLock::new();
+static REGION: OnceLock<Option<Region>> = OnceLock::new();
 
-/// Makes the shared memory, in the master, before workers are forked. Without memory for it there
-/// are no metrics, and nothing else is lost.
-pub(crate) fn share() {
+/// Makes the shared memory, in the master, before workers are forked. Members of `group`, that of
+/// the workers, may read what it publishes. Without memory there are no metrics, and nothing else
+/// is lost.
+///
+/// # Errors
+/// The reason why the figures are not published, when it is called first.
+pub(crate) fn share(group: Option<u32>) -> Result<(), String> {
+    let mut outcome = Ok(());
     REGION.get_or_init(|| {
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size_of::<Region>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        // SAFETY: the mapping is page-aligned, large enough, never unmapped, and all zero, which is
-        // a valid value of every atomic in it.
-        (address != libc::MAP_FAILED).then(|| unsafe { &*address.cast::<Region>() })
+        let layout = layout();
+        // nginx forks its master later: the first worker says which process that is.
+        let published = Region::publish(&directory::own(), &layout, None, group);
+        published
+            .or_else(|error| {
+                outcome = Err(error.to_string());
+                Region::anonymous(&layout)
+            })
+            .ok()
     });
+    outcome
+}
+
+fn layout() -> Layout {
+    let named = |names: &[&str]| names.iter().copied().map(str::to_owned).collect::<Vec<_>>();
+    let mut counters = Counters::names();
+    counters.extend(named(&EVENTS));
+    counters.extend(named(&COMPRESSIONS));
+    counters.extend(Histogram::names("handshake_duration", ""));
+    let in_flight = Class::ALL.map(|class| format!("in_flight{{class=\"{}\"}}", class.name()));
+    let mut gauges = in_flight.to_vec();
+    gauges.extend(named(&["fibers", "fiber_stacks"]));
+    Layout {
+        program: "nginx",
+        version: env!("CARGO_PKG_VERSION"),
+        counters,
+        gauges,
+        slots: WORKERS,
+    }
+}
+
+/// Called when the master ends: removes what it has published.
+pub(crate) fn withdraw() {
+    if let Some(region) = region()
+        && region.names(std::process::id())
+    {
+        region.remove();
+    }
 }
 
 /// The figures of all workers, present and gone.
@@ -139,11 +171,14 @@ pub(crate) fn totals() -> Totals {
             *total += figure.load(Ordering::Relaxed);
         }
     };
-    add(&region.gone);
-    for slot in &region.slots {
-        let process = slot.process.load(Ordering::Relaxed);
-        if process != 0 && is_alive(process) {
-            add(&slot.figures);
+    add(region.totals());
+    for slot in slots(region) {
+        let process = slot.owner.load(Ordering::Relaxed);
+        if process == 0 {
+            continue;
+        }
+        if is_alive(process) {
+            add(slot.figures);
             totals.workers += 1;
         } else {
             // A worker that has crashed leaves its counts here until the slot is claimed.
@@ -156,12 +191,15 @@ pub(crate) fn totals() -> Totals {
 impl Metrics {
     /// Takes a slot for this process.
     pub(crate) fn claim() -> Self {
-        let process = std::process::id() as i32;
+        let process = u64::from(std::process::id());
         let slot = region().and_then(|region| {
-            region
-                .slots
-                .iter()
-                .find(|slot| slot.claim(process, &region.gone))
+            // SAFETY: no preconditions.
+            let master = unsafe { libc::getppid() };
+            let master = u32::try_from(master).unwrap_or(0);
+            if !region.names(master) {
+                region.name(master);
+            }
+            slots(region).find(|slot| slot.claim(process, region.totals()))
         });
         Self {
             slot,
@@ -181,6 +219,13 @@ impl Metrics {
             slot.set(layout::EVENT + event as usize, count);
         }
         count == 1
+    }
+
+    /// Counts a completed handshake that took this long.
+    pub(crate) fn count_handshake(&self, duration: Duration) {
+        if let Some(slot) = self.slot {
+            Histogram::observe_in(&slot.figures[layout::HANDSHAKE..], duration);
+        }
     }
 
     /// Counts a response that was compressed.
@@ -209,31 +254,7 @@ impl Metrics {
     /// Writes the state of this worker's instance and fibers.
     pub(crate) fn publish(&self, instance: &Instance, fibers: &Fibers) {
         let Some(slot) = self.slot else { return };
-        let counters = instance.counters();
-        slot.set(layout::BATCHES, counters.batches);
-        for kind in Kind::ALL {
-            let index = kind.index();
-            slot.set(layout::SUBMITTED + index, counters.submitted[index]);
-            slot.set(
-                layout::LANE_OPERATIONS + index,
-                counters.lane_operations[index],
-            );
-            slot.set(
-                layout::DEVICE_OPERATIONS + index,
-                counters.device_operations[index],
-            );
-            slot.set(layout::AT_ONCE + index, counters.at_once[index]);
-        }
-        slot.set(layout::POLLS, counters.polls);
-        slot.set(layout::INEFFECTIVE_POLLS, counters.ineffective_polls);
-        slot.set(layout::RETRIED, counters.retried);
-        slot.set(layout::ORPHANS, counters.orphans);
-        for (index, count) in counters.fill.iter().enumerate() {
-            slot.set(layout::FILL + index, *count);
-        }
-        for (index, count) in counters.software.iter().enumerate() {
-            slot.set(layout::SOFTWARE + index, *count);
-        }
+        instance.counters().store(slot.figures);
         for class in Class::ALL {
             slot.set(
                 layout::IN_FLIGHT + class.index(),
@@ -247,22 +268,22 @@ impl Metrics {
     /// Gives the slot back; its counts stay in the totals.
     pub(crate) fn retire(&self) {
         if let (Some(slot), Some(region)) = (self.slot, region()) {
-            slot.fold_into(&region.gone);
-            slot.process.store(0, Ordering::Release);
+            slot.fold_into(region.totals());
+            slot.owner.store(0, Ordering::Release);
         }
     }
 }
 
 impl Slot {
     /// Takes the slot if it is free or its worker has died, whose counts then go to `gone`.
-    fn claim(&self, process: i32, gone: &[AtomicU64; layout::FIGURES]) -> bool {
-        let owner = self.process.load(Ordering::Acquire);
+    fn claim(&self, process: u64, gone: &[AtomicU64]) -> bool {
+        let owner = self.owner.load(Ordering::Acquire);
         // A slot with our own number was left by a process that had it before.
         if owner != 0 && owner != process && is_alive(owner) {
             return false;
         }
         let exchange =
-            self.process
+            self.owner
                 .compare_exchange(owner, process, Ordering::AcqRel, Ordering::Relaxed);
         if exchange.is_ok() {
             self.fold_into(gone);
@@ -270,7 +291,7 @@ impl Slot {
         exchange.is_ok()
     }
 
-    fn fold_into(&self, gone: &[AtomicU64; layout::FIGURES]) {
+    fn fold_into(&self, gone: &[AtomicU64]) {
         for (index, (figure, gone)) in self.figures.iter().zip(gone).enumerate() {
             let value = figure.swap(0, Ordering::Relaxed);
             if index < layout::IN_FLIGHT {
@@ -284,11 +305,22 @@ impl Slot {
     }
 }
 
-fn region() -> Option<&'static Region> {
-    REGION.get().copied().flatten()
+fn slots(region: &'static Region) -> impl Iterator<Item = Slot> {
+    let owners = region.owners().iter().enumerate();
+    owners.map(|(index, owner)| Slot {
+        owner,
+        figures: region.slot(index),
+    })
 }
 
-fn is_alive(process: i32) -> bool {
+fn region() -> Option<&'static Region> {
+    REGION.get()?.as_ref()
+}
+
+fn is_alive(process: u64) -> bool {
+    let Ok(process) = i32::try_from(process) else {
+        return false;
+    };
     // SAFETY: signal 0 only asks if the process exists.
     let sent = unsafe { libc::kill(process, 0) } == 0;
     // A worker may not signal one of another user, but the error shows that it exists.

@@ -74,6 +74,7 @@ pub static mut ngx_slipstream_module: ngx_module_t = ngx_module_t {
     init_module: Some(keys::init_module),
     init_process: Some(process::init_process),
     exit_process: Some(process::exit_process),
+    exit_master: Some(process::exit_master),
     ..ngx_module_t::default()
 };
 

@@ -25,6 +25,7 @@ use crate::handshake;
 use crate::isolation;
 use crate::keys::{self, Prepared};
 use crate::log::{self, Level};
+use crate::metrics;
 use crate::notify;
 use crate::poller;
 #[cfg(stream)]
@@ -204,6 +205,10 @@ pub(crate) unsafe extern "C" fn exit_process(_cycle: *mut ngx_cycle_t) {
         worker.publish();
         worker.metrics.retire();
     }
+}
+
+pub(crate) unsafe extern "C" fn exit_master(_cycle: *mut ngx_cycle_t) {
+    metrics::withdraw();
 }
 
 /// Makes the state of this worker and installs the handlers.

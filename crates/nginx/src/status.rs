@@ -9,9 +9,9 @@ use nginx_sys::{
     ngx_http_core_loc_conf_t, ngx_http_core_module, ngx_http_discard_request_body,
     ngx_http_output_filter, ngx_http_request_t, ngx_http_send_header, ngx_int_t,
 };
-use slipstream_metrics::{Page, Type};
-use slipstream_offload::counters::BATCH_SIZE;
-use slipstream_offload::{Class, Kind, Reason};
+use slipstream_metrics::{Histogram, Page, Type};
+use slipstream_offload::Class;
+use slipstream_offload::counters::Counters;
 
 use crate::metrics::{self, Compression, Event, Totals, layout};
 use crate::nginx::static_str;
@@ -92,75 +92,9 @@ fn render(totals: &Totals) -> String {
         family.sample(&[label], figure(layout::IN_FLIGHT + class.index()));
     }
 
-    let mut family = page.family("operations_total", Type::Counter, "Operations submitted.");
-    for kind in Kind::ALL {
-        let label = ("operation", kind.name());
-        let count = figure(layout::SUBMITTED + kind.index());
-        family.sample(&[label], count);
-    }
-
-    let mut family = page.family(
-        "lane_operations_total",
-        Type::Counter,
-        "Operations computed in lanes.",
-    );
-    for kind in Kind::ALL {
-        let label = ("operation", kind.name());
-        let count = figure(layout::LANE_OPERATIONS + kind.index());
-        family.sample(&[label], count);
-    }
-
-    let help = "Operations computed by the device.";
-    let mut family = page.family("device_operations_total", Type::Counter, help);
-    for kind in Kind::ALL {
-        let label = ("operation", kind.name());
-        let count = figure(layout::DEVICE_OPERATIONS + kind.index());
-        family.sample(&[label], count);
-    }
-
-    let help = "Operations computed in lanes at once, without a pause.";
-    let mut family = page.family("at_once_operations_total", Type::Counter, help);
-    for kind in Kind::ALL {
-        let label = ("operation", kind.name());
-        family.sample(&[label], figure(layout::AT_ONCE + kind.index()));
-    }
-
-    let help = "Operations for which the accelerator had no room at first.";
-    page.counter("retried_total", help, figure(layout::RETRIED));
-
-    let help = "How often the accelerator was polled.";
-    page.counter("polls_total", help, figure(layout::POLLS));
-
-    let help = "Polls that brought nothing although operations were in flight.";
-    page.counter(
-        "ineffective_polls_total",
-        help,
-        figure(layout::INEFFECTIVE_POLLS),
-    );
-
-    page.counter(
-        "batches_total",
-        "Batches computed in lanes.",
-        figure(layout::BATCHES),
-    );
-
-    let mut family = page.family(
-        "batches_by_fill_total",
-        Type::Counter,
-        "Batches by the number of live lanes.",
-    );
-    for live in 1..=BATCH_SIZE {
-        let fill = figure(layout::FILL + live - 1);
-        family.sample(&[("lanes", &live.to_string())], fill);
-    }
-
-    let help = "Operations left to OpenSSL's own software, by reason.";
-    let mut family = page.family("software_operations_total", Type::Counter, help);
-    for reason in Reason::ALL {
-        let label = ("reason", reason.name());
-        let count = figure(layout::SOFTWARE + reason.index());
-        family.sample(&[label], count);
-    }
+    let mut counters = Counters::load(totals.figures);
+    counters.orphans += event(Event::Late);
+    counters.write(&mut page, "OpenSSL's own software");
 
     page.gauge(
         "fibers",
@@ -183,17 +117,10 @@ fn render(totals: &Totals) -> String {
     let help = "Connections closed during their handshake.";
     page.counter("closed_handshakes_total", help, event(Event::Closed));
 
-    let help = "Operations whose connection went away while they were in flight.";
-    page.counter(
-        "orphans_total",
-        help,
-        figure(layout::ORPHANS) + event(Event::Late),
-    );
-
-    let help = "Key pairs and nonces that were made ahead and then used.";
-    let precomputed = Kind::ALL.into_iter().filter(|kind| kind.is_precomputed());
-    let used = precomputed.map(|kind| figure(layout::AT_ONCE + kind.index()));
-    page.counter("ahead_used_total", help, used.sum());
+    let help = "Time from the beginning of a connection to the end of its handshake on fibers.";
+    let durations = Histogram::from_figures(totals.figures[layout::HANDSHAKE..].iter().copied());
+    page.family("handshake_duration_seconds", Type::Histogram, help)
+        .durations(&[], &durations);
 
     let help = "Handshakes served as without the module, by reason.";
     let mut family = page.family("fallbacks_total", Type::Counter, help);

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
@@ -157,8 +158,12 @@ impl Instance {
         let answers = responses.len();
         self.counters.polls += 1;
         self.counters.ineffective_polls += u64::from(is_in_flight && answers == 0);
-        for response in responses.drain(..) {
-            self.deliver(response);
+        if answers > 0 {
+            // One look at the clock for all answers of a poll.
+            let now = Instant::now();
+            for response in responses.drain(..) {
+                self.deliver(response, now);
+            }
         }
         self.responses = responses;
         self.retry();
@@ -229,6 +234,7 @@ impl Instance {
         }
         let notification = pauser.notification();
         let id = self.slots.open(class, notification).ok_or(Reason::Full)?;
+        self.slots.note_submission(id, kind, Instant::now());
         let request = Request {
             id,
             operation,
@@ -247,7 +253,11 @@ impl Instance {
         Ok(id)
     }
 
-    fn deliver(&mut self, response: Response) {
+    fn deliver(&mut self, response: Response, now: Instant) {
+        if let Some((kind, submitted)) = self.slots.take_submission(response.id) {
+            let duration = now.saturating_duration_since(submitted);
+            self.counters.durations[kind.index()].observe(duration);
+        }
         match self.slots.answer(response.id, response.answer) {
             Delivery::Notify(Notification::ReadyQueue(job)) => self.ready.push_back(job),
             Delivery::Notify(Notification::Descriptor(job, event)) => {
@@ -268,7 +278,7 @@ impl Instance {
                     let accelerator = &mut self.accelerators[place];
                     if !accelerator.accepts(&request.operation) {
                         let answer = Answer::Software(Reason::Lost);
-                        self.deliver(Response::new(request.id, answer));
+                        self.deliver(Response::new(request.id, answer), Instant::now());
                     } else if let Err(request) = accelerator.submit(request) {
                         self.backlogs[place][class.index()].push_front(request);
                         break;

@@ -1,8 +1,9 @@
 //! The requests in flight, and the tickets of the jobs that wait for them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
-use crate::operation::Class;
+use crate::operation::{Class, Kind};
 use crate::pause::Notification;
 use crate::request::Answer;
 
@@ -30,6 +31,8 @@ impl RequestId {
 struct Slot {
     generation: u64,
     state: State,
+    /// The time of submission. It is taken when the answer arrives.
+    submitted: Option<(Kind, Instant)>,
 }
 
 enum State {
@@ -93,6 +96,7 @@ impl Slots {
                 self.slots.push(Slot {
                     generation: 0,
                     state: State::Free,
+                    submitted: None,
                 });
                 self.slots.len() - 1
             }
@@ -109,6 +113,16 @@ impl Slots {
             index,
             generation: slot.generation,
         })
+    }
+
+    /// Notes the time at which the request was submitted.
+    pub(crate) fn note_submission(&mut self, id: RequestId, kind: Kind, time: Instant) {
+        self.slots[id.index].submitted = Some((kind, time));
+    }
+
+    /// Returns the time at which the request was submitted, once.
+    pub(crate) fn take_submission(&mut self, id: RequestId) -> Option<(Kind, Instant)> {
+        self.slots[id.index].submitted.take()
     }
 
     /// Stores the answer for the job that waits, or drops it if the job has gone away.

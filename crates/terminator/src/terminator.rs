@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use slipstream_accelerators::engine::protocol::message::Token;
 use slipstream_accelerators::lanes::Backend;
 use slipstream_http::access_log::AccessLog;
+use slipstream_metrics::published::Region;
 use tokio::sync::watch;
 
 use crate::Configuration;
@@ -18,7 +19,7 @@ use crate::event_loop::{Accelerators, EventLoop};
 use crate::listeners;
 use crate::operations::limits::Limiter;
 use crate::operations::metrics::{self, Metrics, StatusSource};
-use crate::operations::privileges;
+use crate::operations::privileges::{self, User};
 use crate::site::{Site, SiteError};
 
 /// State of the private keys that an engine holds.
@@ -60,6 +61,8 @@ pub struct Terminator {
     tokens: watch::Sender<Option<Token>>,
     loops: Vec<JoinHandle<usize>>,
     backend: Option<Backend>,
+    /// Figures that `slipstream status` reads.
+    figures: Region,
 }
 
 impl Terminator {
@@ -78,6 +81,10 @@ impl Terminator {
         let mut site =
             Site::new(&configuration, isolation.as_ref(), None, None).map_err(io::Error::other)?;
         let accelerators = accelerators(&configuration, backend, isolation.as_ref())?;
+        let (figures, unpublished) = metrics::share(workers, group(&configuration)?)?;
+        if let Some(error) = unpublished {
+            eprintln!("slipstream serve: `slipstream status` does not show this process: {error}");
+        }
         // Privileges are dropped before there is another thread, which would keep its own. The log
         // is opened afterwards, so that the same user can reopen it.
         if let Some(user) = &configuration.user {
@@ -92,7 +99,8 @@ impl Terminator {
         let (site, sites) = watch::channel(Arc::new(site));
         let (draining, drains) = watch::channel(false);
         let (tokens, renewals) = watch::channel(None);
-        let of_loops: Vec<Arc<Metrics>> = (0..workers).map(|_| Arc::default()).collect();
+        let of_loops = (0..workers).map(|index| Arc::new(Metrics::new(figures.slot(index))));
+        let of_loops: Vec<Arc<Metrics>> = of_loops.collect();
         if let Some(address) = configuration.metrics {
             metrics::serve(address, status(&of_loops, &sites, &drains))?;
         }
@@ -124,6 +132,7 @@ impl Terminator {
             tokens,
             loops,
             backend,
+            figures,
         })
     }
 
@@ -179,6 +188,7 @@ impl Terminator {
             .into_iter()
             .map(|event_loop| event_loop.join().expect("a panic aborts the process"))
             .sum();
+        self.figures.remove();
         if let Some(log) = &self.access_log {
             log.flush();
         }
@@ -237,6 +247,12 @@ impl Terminator {
         .into_iter()
         .find_map(|(differs, what)| differs.then_some(what))
     }
+}
+
+/// Returns the group whose members may read the figures if this process drops its privileges.
+fn group(configuration: &Configuration) -> io::Result<Option<u32>> {
+    let user = configuration.user.as_deref().map(User::find).transpose()?;
+    Ok(user.map(|user| user.group()))
 }
 
 fn cores() -> io::Result<usize> {

@@ -51,6 +51,7 @@ pub(crate) fn options(socket: &Path) -> Options {
         allow: Vec::new(),
         linger: Some(Duration::ZERO),
         pace: None,
+        publishes: None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustls::ProtocolVersion;
 use slipstream_http::{Connection, ConnectionContext, proxy_header};
@@ -124,6 +124,7 @@ async fn establish(
     shared: &Arc<Shared>,
 ) -> Option<Established> {
     let _active = Counted::new(shared.clone(), |shared| &shared.metrics.handshakes_active);
+    let began = Instant::now();
     let metrics = &shared.metrics;
     let refuse = |refusal: Refusal| metrics.refused[refusal.index()].add(1);
     let is_waiting = AtomicBool::new(false);
@@ -159,6 +160,7 @@ async fn establish(
                 _ => metrics.handshakes_tls12.add(1),
             }
             metrics.resumptions.add(negotiated.is_resumption.into());
+            metrics.count_handshake(began.elapsed());
             return Some(Established {
                 stream,
                 negotiated,

@@ -103,15 +103,12 @@ thread_local! {
     static TOPPED_UP: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Copies the counters to the place that the metrics listener reads.
+/// Copies the counters to the memory that the metrics listener and other processes read.
 pub(crate) fn publish(metrics: &Metrics) {
-    instance::with(|instance| {
-        // A reader holds the lock for as long as a copy takes; the next answers bring the next
-        // chance.
-        if let Ok(mut published) = metrics.offload.try_lock() {
-            published.clone_from(instance.counters());
-        }
-    });
+    let published = instance::with(|instance| metrics.publish(Some(instance.counters())));
+    if published.is_none() {
+        metrics.publish(None);
+    }
 }
 
 /// Waits until requests are in flight. A device may send something meanwhile: that it has taken a

@@ -79,6 +79,11 @@ impl User {
         self.user
     }
 
+    /// Returns the id of the user's first group.
+    pub fn group(&self) -> u32 {
+        self.group
+    }
+
     /// Returns true if the user may read a file with this owner, group and mode.
     pub fn may_read(&self, metadata: &fs::Metadata) -> bool {
         let mode = metadata.mode();

@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use slipstream_accelerators::lanes::Backend;
 use slipstream_engine::{Engine, Options, Pace};
+use slipstream_metrics::published::directory;
 use slipstream_testbed::processor::usable_cores;
 
 use super::options;
@@ -117,6 +118,9 @@ impl Run {
         process::raise_descriptor_limit();
         let stop = process::stop_signal()?;
         let engine = Engine::start(options).context("the engine cannot start")?;
+        if let Some(error) = engine.unpublished() {
+            eprintln!("`slipstream status` does not show this engine: {error}");
+        }
         // An error does not matter: standard output may be closed.
         let _ = writeln!(io::stdout(), "{ready}");
         process::notify_ready();
@@ -148,6 +152,7 @@ impl Run {
             pace: self.pace.map(|Card::Dh8970| {
                 Pace::dh8970(self.pace_engines.unwrap_or(Pace::DH8970_ENGINES))
             }),
+            publishes: Some(directory::own()),
         })
     }
 }

@@ -47,6 +47,7 @@ impl TestEngine {
             allow: Vec::new(),
             linger: Some(Duration::ZERO),
             pace: None,
+            publishes: None,
         });
         Self {
             engine: engine.expect("an engine"),

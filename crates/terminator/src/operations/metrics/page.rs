@@ -1,13 +1,11 @@
 //! Metrics page in the Prometheus text format, version 0.0.4.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 
 use slipstream_http::BackendStatus;
 use slipstream_http::access_log;
-use slipstream_metrics::{Page, Type};
-use slipstream_offload::counters::{BATCH_SIZE, Counters as OffloadCounters};
-use slipstream_offload::{Kind, Reason};
+use slipstream_metrics::{Histogram, Page, Type};
+use slipstream_offload::counters::Counters as OffloadCounters;
 
 use super::{Count, Metrics, Refusal};
 
@@ -26,7 +24,7 @@ impl<M: AsRef<Metrics>> Values<'_, M> {
         self.connections(&mut page);
         self.responses(&mut page);
         backends(&mut page, &self.backends);
-        offload(&mut page, &self.counters());
+        self.offload(&mut page);
         page.finish()
     }
 
@@ -38,13 +36,13 @@ impl<M: AsRef<Metrics>> Values<'_, M> {
         counts.fold(0, u64::wrapping_add)
     }
 
-    fn counters(&self) -> OffloadCounters {
-        let mut total = OffloadCounters::default();
+    /// Writes the families of the offload framework, with the names that the nginx module uses.
+    fn offload(&self, page: &mut Page) {
+        let mut counters = OffloadCounters::default();
         for metrics in self.loops {
-            let counters = metrics.as_ref().offload.lock();
-            total.add(&counters.unwrap_or_else(PoisonError::into_inner));
+            counters.add(&metrics.as_ref().offload());
         }
-        total
+        counters.write(page, "aws-lc");
     }
 
     fn process(&self, page: &mut Page) {
@@ -88,6 +86,13 @@ impl<M: AsRef<Metrics>> Values<'_, M> {
         ] {
             family.sample(&[("reason", reason)], count);
         }
+        let mut durations = Histogram::default();
+        for metrics in self.loops {
+            durations.add(&metrics.as_ref().handshakes());
+        }
+        let help = "Time from accepting a connection to the end of its handshake.";
+        page.family("handshake_duration_seconds", Type::Histogram, help)
+            .durations(&[], &durations);
         let help = "Handshakes under way.";
         page.gauge(
             "active_handshakes",
@@ -177,90 +182,13 @@ fn backends(page: &mut Page, statuses: &[BackendStatus]) {
     }
 }
 
-/// Writes the families of the offload framework, with the names that the nginx module uses.
-fn offload(page: &mut Page, counters: &OffloadCounters) {
-    let by_kind = |page: &mut Page, name: &str, help: &str, counts: &[u64; Kind::COUNT]| {
-        let mut family = page.family(name, Type::Counter, help);
-        for kind in Kind::ALL {
-            family.sample(&[("operation", kind.name())], counts[kind.index()]);
-        }
-    };
-    by_kind(
-        page,
-        "operations_total",
-        "Operations submitted.",
-        &counters.submitted,
-    );
-    let help = "Operations computed in lanes.";
-    by_kind(
-        page,
-        "lane_operations_total",
-        help,
-        &counters.lane_operations,
-    );
-    let help = "Operations computed by the device.";
-    by_kind(
-        page,
-        "device_operations_total",
-        help,
-        &counters.device_operations,
-    );
-    let help = "Operations computed in lanes at once, without a pause.";
-    by_kind(page, "at_once_operations_total", help, &counters.at_once);
-
-    for (name, help, count) in [
-        (
-            "retried_total",
-            "Operations for which the accelerator had no room at first.",
-            counters.retried,
-        ),
-        (
-            "polls_total",
-            "How often the accelerator was polled.",
-            counters.polls,
-        ),
-        (
-            "ineffective_polls_total",
-            "Polls that brought nothing although operations were in flight.",
-            counters.ineffective_polls,
-        ),
-        (
-            "batches_total",
-            "Batches computed in lanes.",
-            counters.batches,
-        ),
-        (
-            "orphans_total",
-            "Operations whose connection went away while they were in flight.",
-            counters.orphans,
-        ),
-        (
-            "ahead_used_total",
-            "Key pairs and nonces that were made ahead and then used.",
-            counters.precomputed(),
-        ),
-    ] {
-        page.counter(name, help, count);
-    }
-
-    let help = "Batches by the number of live lanes.";
-    let mut family = page.family("batches_by_fill_total", Type::Counter, help);
-    for live in 1..=BATCH_SIZE {
-        let label = live.to_string();
-        family.sample(&[("lanes", &label)], counters.fill[live - 1]);
-    }
-    let help = "Operations left to aws-lc, by reason.";
-    let mut family = page.family("software_operations_total", Type::Counter, help);
-    for reason in Reason::ALL {
-        let count = counters.software[reason.index()];
-        family.sample(&[("reason", reason.name())], count);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::{HashMap, HashSet};
     use std::sync::Arc;
+    use std::time::Duration;
+
+    use slipstream_offload::Kind;
 
     use super::*;
 
@@ -295,24 +223,33 @@ mod tests {
                 .split_once(' ')
                 .unwrap();
             assert_eq!(same, name);
-            assert_eq!(
-                kind,
-                if name.ends_with("_total") {
-                    "counter"
-                } else {
-                    "gauge"
-                },
-                "{line}"
-            );
+            let expected = match name {
+                _ if name.ends_with("_total") => "counter",
+                _ if name.ends_with("_seconds") || name.ends_with("batch_size") => "histogram",
+                _ => "gauge",
+            };
+            assert_eq!(kind, expected, "{line}");
             while let Some(line) = lines.next_if(|line| !line.starts_with('#')) {
                 let (sample, value) = line.rsplit_once(' ').unwrap();
-                let labels = sample.strip_prefix(name).unwrap();
+                let mut labels = sample.strip_prefix(name).unwrap();
+                if kind == "histogram" {
+                    let suffixes = ["_bucket", "_sum", "_count"];
+                    let mut rests = suffixes.iter().map(|suffix| labels.strip_prefix(suffix));
+                    labels = rests.find_map(|rest| rest).expect("a part of a histogram");
+                    // Sums are fractions.
+                    if sample.contains("_sum") {
+                        value.parse::<f64>().unwrap();
+                        continue;
+                    }
+                }
                 if !labels.is_empty() {
                     let label = labels
                         .strip_prefix('{')
                         .unwrap()
                         .strip_suffix("\"}")
                         .unwrap();
+                    // A histogram may have two, of which the last one is a number.
+                    let (label, _) = label.split_once("\",le=").unwrap_or((label, ""));
                     let (key, value) = label.split_once("=\"").unwrap();
                     assert!(is_name(key), "{line}");
                     let plain = value
@@ -347,7 +284,11 @@ mod tests {
             metrics.open.subtract(2);
             metrics.refused[Refusal::Rate.index()].add(4);
             metrics.http.responses[4].add(7);
-            metrics.offload.lock().unwrap().count_batch(Kind::X25519, 8);
+            let mut offload = OffloadCounters::default();
+            offload.count_batch(Kind::X25519, 8);
+            offload.durations[Kind::X25519.index()].observe(Duration::from_micros(3));
+            metrics.publish(Some(&offload));
+            metrics.count_handshake(Duration::from_millis(2));
         }
         let values = Values {
             loops: &loops,
@@ -368,6 +309,12 @@ mod tests {
         assert_eq!(sample("responses_total{status=\"5xx\"}"), 14);
         assert_eq!(sample("lane_operations_total{operation=\"X25519\"}"), 16);
         assert_eq!(sample("batches_by_fill_total{lanes=\"8\"}"), 2);
+        assert_eq!(sample("batch_size_bucket{le=\"7\"}"), 0);
+        assert_eq!(sample("batch_size_bucket{le=\"8\"}"), 2);
+        let duration = "operation_duration_seconds_bucket{operation=\"X25519\",le=";
+        assert_eq!(sample(&format!("{duration}\"0.000002\"}}")), 0);
+        assert_eq!(sample(&format!("{duration}\"0.000004\"}}")), 2);
+        assert_eq!(sample("handshake_duration_seconds_count"), 2);
         assert_eq!(sample("backend_up{backend=\"127.0.0.1:80\"}"), 0);
         assert_eq!(sample("backend_uses_total{backend=\"127.0.0.1:80\"}"), 20);
         assert_eq!(sample("backend_up{backend=\"unix:/run/\\\"a\\\\b\\n\"}"), 1);

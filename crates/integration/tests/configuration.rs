@@ -11,6 +11,7 @@ each_build!(
     errors_name_file_and_line,
     a_block_in_the_wrong_place,
     every_directive_is_accepted,
+    a_test_of_the_configuration_says_what_it_does,
     slipstream_without_a_block,
     a_block_without_slipstream,
     lanes_off,
@@ -215,6 +216,46 @@ fn every_directive_is_accepted(build: Build) {
         let (accepted, messages) = Nginx::test(build, &configuration);
         assert!(accepted, "{directives}: {messages}");
     }
+}
+
+fn a_test_of_the_configuration_says_what_it_does(build: Build) {
+    let authority = Authority::new();
+    let credentials = authority.issue(KeyType::Rsa(2048), &["localhost"]);
+    let configuration = |directives: &str| {
+        Configuration::new()
+            .lanes(Lanes::Block(directives.to_owned()))
+            .server(format!("{} ssl", unused_address()), &[&credentials], "")
+    };
+    for (configuration, message) in [
+        (
+            configuration("lanes portable;"),
+            "[notice] {pid}: slipstream: handshakes are accelerated by portable lanes",
+        ),
+        (
+            configuration("device unix:/nowhere/engine.sock;"),
+            "[notice] {pid}: slipstream: handshakes are accelerated by the device /nowhere/engine.sock",
+        ),
+        (
+            configuration("lanes off;"),
+            "[warn] {pid}: slipstream: \"lanes off\", handshakes are served as without the module",
+        ),
+        (
+            Configuration::new().lanes(Lanes::Block("lanes portable;".to_owned())),
+            "[warn] {pid}: slipstream: no server has TLS",
+        ),
+    ] {
+        let (accepted, messages) = Nginx::test(build, &configuration);
+        assert!(accepted, "{messages}");
+        let (level, text) = message.split_once(" {pid}: ").expect("a level and a text");
+        let line = messages.lines().find(|line| line.contains(text));
+        assert!(
+            line.is_some_and(|line| line.contains(level)),
+            "{text}: {messages}"
+        );
+    }
+    let off = configuration("").slipstream(Some(false));
+    let (_, messages) = Nginx::test(build, &off);
+    assert!(!messages.contains("slipstream:"), "{messages}");
 }
 
 fn slipstream_without_a_block(build: Build) {

@@ -58,6 +58,7 @@ pub(crate) unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_
     // SAFETY: nginx passes the new cycle, in its one thread.
     unsafe {
         if ngx_test_config != 0 {
+            announce(cycle);
             return NGX_OK as ngx_int_t;
         }
         let needs = gzip::needs(cycle);
@@ -82,8 +83,7 @@ pub(crate) unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_
         }
         let token = isolation::adopt();
         let servers = Servers::of(cycle);
-        let any_enabled = servers.http.any_enabled || servers.stream.any_enabled;
-        let prepared = if any_enabled || token.is_some() {
+        let prepared = if servers.any_enabled() || token.is_some() {
             match prepare(cycle, &servers, token) {
                 Ok(prepared) => Some(prepared),
                 Err(reason) => {
@@ -202,17 +202,13 @@ unsafe fn prepare(
     servers: &Servers,
     token: Option<Token>,
 ) -> Result<Prepared, String> {
-    servers.check()?;
     if let Some(notice) = assumptions::untested() {
         // SAFETY: the cycle's log.
         unsafe { log::write((*cycle).log, Level::Notice, format_args!("{notice}")) };
     }
     // SAFETY: by the caller's promise.
     let conf = unsafe { config::core_conf(cycle) };
-    if conf.offload == Offload::Software {
-        return Err("\"offload software\"".into());
-    }
-    let chosen = choose_backend(&conf)?;
+    let chosen = plan(&conf, servers)?;
     let backend = chosen.map(first_backend);
     if let Some(used) = backend
         && backend != chosen
@@ -267,6 +263,58 @@ unsafe fn prepare(
         serves_http: servers.http.any_enabled || token.is_some(),
         serves_stream: servers.stream.any_enabled,
     })
+}
+
+/// Decides which lanes compute for `servers`; `None` if only a device does.
+///
+/// # Errors
+/// The reason why nothing is accelerated.
+fn plan(conf: &CoreConf, servers: &Servers) -> Result<Option<Backend>, String> {
+    servers.check()?;
+    if conf.offload == Offload::Software {
+        return Err("\"offload software\"".into());
+    }
+    choose_backend(conf)
+}
+
+/// Tells who tests a configuration what the module would do with it: with nginx's usual
+/// `error_log`, nobody sees the notices and warnings of a start.
+///
+/// # Safety
+/// `cycle` is a cycle whose configuration has been read.
+unsafe fn announce(cycle: *mut ngx_cycle_t) {
+    // SAFETY: by the caller's promise.
+    let (servers, conf) = unsafe { (Servers::of(cycle), config::core_conf(cycle)) };
+    if !servers.any_enabled() {
+        return;
+    }
+    let planned = plan(&conf, &servers).and_then(|backend| load_provider().map(|()| backend));
+    let (level, message) = match (planned, conf.device) {
+        (Err(reason), _) => (
+            Level::Warning,
+            format!("{reason}, handshakes are served as without the module"),
+        ),
+        (Ok(_), _) if servers.contexts().is_empty() => (
+            Level::Warning,
+            "no server has TLS, there is nothing to accelerate".to_owned(),
+        ),
+        (Ok(_), Some(path)) => (
+            Level::Notice,
+            format!(
+                "handshakes are accelerated by the device {}",
+                path.display()
+            ),
+        ),
+        (Ok(backend), None) => (
+            Level::Notice,
+            format!(
+                "handshakes are accelerated by {} lanes",
+                backend.map_or("no", Backend::name)
+            ),
+        ),
+    };
+    // SAFETY: the cycle's log.
+    unsafe { log::write((*cycle).log, level, message) };
 }
 
 /// Describes the number of operations of each kind from which a batch is run.

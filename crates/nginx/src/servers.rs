@@ -46,6 +46,11 @@ impl Servers {
         }
     }
 
+    /// Returns true if any server has `slipstream on`.
+    pub(crate) fn any_enabled(&self) -> bool {
+        self.http.any_enabled || self.stream.any_enabled
+    }
+
     /// # Errors
     /// An assumption about nginx that does not hold.
     pub(crate) fn check(&self) -> Result<(), String> {

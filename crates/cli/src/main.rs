@@ -27,6 +27,7 @@ enum Command {
     Demo(commands::demo::Demo),
     Engine(commands::engine::EngineCommand),
     Serve(Box<commands::serve::Serve>),
+    Status(commands::status::Status),
 }
 
 /// Measure: handshakes and compressed pages of real servers, kernels against libcrypto and zlib
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
             Command::Demo(command) => command.run(),
             Command::Engine(command) => command.run(),
             Command::Serve(command) => command.run(),
+            Command::Status(command) => command.run(),
         });
     match result {
         Ok(code) => code,

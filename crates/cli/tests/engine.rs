@@ -117,6 +117,7 @@ fn command(socket: &Path) -> Command {
     command.args(["engine", "--socket"]).arg(socket);
     command
         .args(["--lanes", "portable"])
+        .env("SLIPSTREAM_RUN", socket.with_file_name("run"))
         .env_remove("NOTIFY_SOCKET");
     command
 }

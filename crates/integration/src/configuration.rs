@@ -4,6 +4,8 @@ use std::fmt::{Display, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
 
+use slipstream_testbed::program::RUN_VARIABLE;
+
 use crate::{Build, Credentials};
 
 /// Contents of an nginx.conf. Directives that matter to a test are written as in nginx.conf. The
@@ -218,6 +220,8 @@ impl Configuration {
             format_args!("daemon {daemon};\nworker_processes {workers};"),
         );
         line(&mut text, format_args!("pid {pid};\nerror_log {log} info;"));
+        // nginx passes no other variable on to a new master.
+        line(&mut text, format_args!("env {RUN_VARIABLE};"));
         text.push_str(&self.main);
         line(
             &mut text,

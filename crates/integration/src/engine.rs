@@ -39,6 +39,11 @@ impl Engine {
         self.server.file(SOCKET)
     }
 
+    /// The folder in which it publishes its figures.
+    pub fn run(&self) -> PathBuf {
+        self.server.run()
+    }
+
     /// Returns the directive that names it.
     pub fn directive(&self) -> String {
         format!("device unix:{};", self.socket().display())

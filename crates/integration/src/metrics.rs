@@ -23,6 +23,7 @@ impl Metrics {
         for line in text.lines() {
             let taken = match line.strip_prefix("# ") {
                 Some(comment) => family.describe(comment),
+                None if family.is_sum(line) => Some(Ok(())),
                 None => family.sample(line).map(|(name, value)| {
                     if samples.insert(name, value).is_some() {
                         return Err("a sample that was there before");
@@ -120,6 +121,26 @@ impl Metrics {
         self.get("handshakes_total")
     }
 
+    /// Handshakes whose duration was counted.
+    pub fn timed_handshakes(&self) -> u64 {
+        self.get("handshake_duration_seconds_count")
+    }
+
+    /// Operations whose time from submission to the answer was counted.
+    pub fn timed_operations(&self) -> u64 {
+        self.sum("operation_duration_seconds_count")
+    }
+
+    /// Operations submitted, of all kinds.
+    pub fn all_operations(&self) -> u64 {
+        self.sum("operations_total")
+    }
+
+    /// Batches by the histogram of their size.
+    pub fn sized_batches(&self) -> u64 {
+        self.get("batch_size_count")
+    }
+
     /// Connections closed during their handshake.
     pub fn closed_handshakes(&self) -> u64 {
         self.get("closed_handshakes_total")
@@ -182,6 +203,7 @@ impl Metrics {
 struct Family {
     name: String,
     has_type: bool,
+    is_histogram: bool,
 }
 
 impl Family {
@@ -193,7 +215,7 @@ impl Family {
             "HELP" => {
                 *self = Family {
                     name: name.to_owned(),
-                    has_type: false,
+                    ..Family::default()
                 };
                 Some(if is_name(name) {
                     Ok(())
@@ -204,9 +226,10 @@ impl Family {
             "TYPE" if name != self.name => Some(Err("a type without help")),
             "TYPE" => {
                 self.has_type = true;
+                self.is_histogram = text == "histogram";
                 let fits = match text {
                     "counter" => name.ends_with("_total"),
-                    "gauge" => !name.ends_with("_total"),
+                    "gauge" | "histogram" => !name.ends_with("_total"),
                     _ => false,
                 };
                 Some(if fits { Ok(()) } else { Err("a wrong type") })
@@ -215,19 +238,32 @@ impl Family {
         }
     }
 
+    /// Returns true for the sum of a histogram, the one sample that is a fraction.
+    fn is_sum(&self, line: &str) -> bool {
+        let rest = line.strip_prefix(self.name.as_str());
+        let rest = rest.and_then(|rest| rest.strip_prefix("_sum"));
+        let value = rest.and_then(|rest| rest.rsplit(' ').next());
+        self.is_histogram && value.is_some_and(|value| value.parse::<f64>().is_ok())
+    }
+
     /// A line `name value` or `name{label="value"} value`; `None` if it is neither, or of no
     /// family.
     fn sample(&self, line: &str) -> Option<(String, u64)> {
         let (name, value) = line.rsplit_once(' ')?;
-        let belongs = match name.strip_prefix(self.name.as_str())? {
-            "" => true,
-            labels => {
-                let (label, value) = labels
-                    .strip_prefix('{')?
-                    .strip_suffix("\"}")?
-                    .split_once("=\"")?;
-                is_name(label) && !value.contains(['"', '\\'])
-            }
+        let mut labels = name.strip_prefix(self.name.as_str())?;
+        if self.is_histogram {
+            let suffixes = ["_bucket", "_count"];
+            labels = suffixes
+                .iter()
+                .find_map(|suffix| labels.strip_prefix(suffix))?;
+        }
+        let belongs = labels.is_empty() || {
+            let all = labels.strip_prefix('{')?.strip_suffix("\"}")?;
+            all.split("\",").all(|label| {
+                label
+                    .split_once("=\"")
+                    .is_some_and(|(label, value)| is_name(label) && !value.contains(['"', '\\']))
+            })
         };
         (belongs && self.has_type).then_some(())?;
         Some((name.to_owned(), value.parse().ok()?))
@@ -253,6 +289,12 @@ slipstream_in_flight{class=\"cipher\"} 1
 # HELP slipstream_orphans_total Orphans.
 # TYPE slipstream_orphans_total counter
 slipstream_orphans_total 7
+# HELP slipstream_wait_seconds Waits.
+# TYPE slipstream_wait_seconds histogram
+slipstream_wait_seconds_bucket{class=\"prf\",le=\"0.5\"} 1
+slipstream_wait_seconds_bucket{class=\"prf\",le=\"+Inf\"} 3
+slipstream_wait_seconds_sum{class=\"prf\"} 1.75
+slipstream_wait_seconds_count{class=\"prf\"} 3
 ";
 
     #[test]
@@ -269,6 +311,9 @@ slipstream_orphans_total 7
             ("# HELP slipstream_orphans_total Orphans.\n", ""),
             ("total counter", "total gauge"),
             ("in_flight gauge", "in_flight other"),
+            ("seconds histogram", "seconds gauge"),
+            ("1.75", "much"),
+            ("seconds_count", "seconds_number"),
             (
                 "slipstream_orphans_total 7",
                 "slipstream_orphans_total seven",
@@ -276,7 +321,7 @@ slipstream_orphans_total 7
             ("slipstream_orphans_total 7", "slipstream_orphans 7"),
             ("cipher", "asymmetric"),
             ("\"cipher\"}", "\"cipher\""),
-            (" 7\n", " 7"),
+            ("_count{class=\"prf\"} 3\n", "_count{class=\"prf\"} 3"),
             (
                 "slipstream_orphans_total 7\n",
                 "slipstream_orphans_total 7\n\n",

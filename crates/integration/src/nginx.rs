@@ -3,7 +3,8 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +39,25 @@ impl Nginx {
     /// # Panics
     /// If it does not start; the message holds its log.
     pub fn start(build: Build, configuration: &Configuration) -> Self {
-        let server = Server::new("nginx").log(ERROR_LOG);
+        Self::start_in(Server::new("nginx"), build, configuration)
+    }
+
+    /// As [`Nginx::start`], where everybody can write the folder in which it publishes its figures.
+    ///
+    /// # Panics
+    /// As [`Nginx::start`].
+    pub fn start_with_open_run_folder(build: Build, configuration: &Configuration) -> Self {
+        let server = Server::new("nginx");
+        let made = fs::create_dir(server.run()).and_then(|()| {
+            let everybody = fs::Permissions::from_mode(0o777);
+            fs::set_permissions(server.run(), everybody)
+        });
+        made.expect("a folder of our own");
+        Self::start_in(server, build, configuration)
+    }
+
+    fn start_in(server: Server, build: Build, configuration: &Configuration) -> Self {
+        let server = server.log(ERROR_LOG);
         let mut nginx = Self {
             build,
             configuration: configuration.clone(),
@@ -164,6 +183,11 @@ impl Nginx {
     /// Announces that the test closes connections while their operations are in flight.
     pub fn expect_orphans(&self) {
         self.orphans_expected.store(true, Ordering::Relaxed);
+    }
+
+    /// The folder in which it publishes its figures.
+    pub fn run(&self) -> PathBuf {
+        self.server.run()
     }
 
     /// The directory that it runs in; workers may enter it but not read it.

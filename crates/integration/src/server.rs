@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 
 use rustix::process::{Signal, kill_process_group, test_kill_process_group};
+use slipstream_testbed::program::RUN_VARIABLE;
 use slipstream_testbed::scratch::ScratchDirectory;
 
 use crate::process::{process_id, send};
@@ -93,6 +94,7 @@ impl Server {
         assert!(self.child.is_none(), "{} runs already", self.name);
         let output = |name| File::create(self.file(name)).expect("a file of our own");
         let child = command
+            .env(RUN_VARIABLE, self.file(RUN))
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(output(OUTPUT))
@@ -101,6 +103,11 @@ impl Server {
             .unwrap_or_else(|error| panic!("{command:?}: {error}: run `make test`"));
         self.leader = Some(child.id());
         self.child = Some(child);
+    }
+
+    /// Returns the folder in which the program publishes its figures.
+    pub fn run(&self) -> PathBuf {
+        self.file(RUN)
     }
 
     /// Takes over the process group of a daemon that the program has left behind.
@@ -239,6 +246,8 @@ impl Drop for Server {
     }
 }
 
+/// The folder in which a program publishes its figures, instead of the machine's.
+const RUN: &str = "run";
 const OUTPUT: &str = "stdout";
 const ERRORS: &str = "stderr";
 

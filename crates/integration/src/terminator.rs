@@ -191,6 +191,11 @@ impl Terminator {
         self.server.errors()
     }
 
+    /// The folder in which it publishes its figures.
+    pub fn run(&self) -> PathBuf {
+        self.server.run()
+    }
+
     /// A file that it may write.
     pub fn file(&self, name: &str) -> PathBuf {
         self.server.file(name)

@@ -11,6 +11,7 @@ use crate::Error;
 use crate::child::ChildGroup;
 use crate::nginx::last_lines;
 use crate::process::process_cpu_time;
+use crate::program::RUN_VARIABLE;
 use crate::scratch::ScratchDirectory;
 
 /// A running `slipstream engine`. It is stopped when this is dropped.
@@ -43,6 +44,7 @@ impl Engine {
             command.args(["--pace", pace]);
         }
         command
+            .env(RUN_VARIABLE, scratch.file("run"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);

@@ -6,6 +6,10 @@ use std::process::Command;
 
 use crate::Error;
 
+/// The variable that names the folder in which a program publishes its figures, and from which
+/// `slipstream status` reads them, instead of the machine's.
+pub const RUN_VARIABLE: &str = "SLIPSTREAM_RUN";
+
 /// Folders in which distributions, and programs built by hand, put servers.
 const USUAL_PLACES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
 

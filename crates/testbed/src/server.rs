@@ -10,6 +10,7 @@ use crate::Error;
 use crate::child::ChildGroup;
 use crate::nginx::last_lines;
 use crate::process::{children, process_cpu_time};
+use crate::program::RUN_VARIABLE;
 use crate::scratch::ScratchDirectory;
 
 const STANDARD_OUTPUT: &str = "stdout";
@@ -55,6 +56,7 @@ impl Process {
             File::create(&path).map_err(Error::file("write", &path))
         };
         command
+            .env(RUN_VARIABLE, scratch.file("run"))
             .stdin(Stdio::null())
             .stdout(create(STANDARD_OUTPUT)?)
             .stderr(create(STANDARD_ERROR)?);

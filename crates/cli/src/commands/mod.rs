@@ -10,3 +10,4 @@ pub mod doctor;
 pub mod engine;
 mod options;
 pub mod serve;
+pub mod status;

@@ -14,6 +14,8 @@ pub enum InvalidValue {
     NotATime,
     /// It is longer than a second.
     TooLong,
+    /// It is not a number of seconds from 0.1 to 3600.
+    NotSeconds,
 }
 
 /// Parses a number that must not be 0.
@@ -47,6 +49,20 @@ pub fn short_time(text: &str) -> Result<Duration, InvalidValue> {
     }
 }
 
+/// Parses an interval: seconds, from 0.1 to 3600.
+///
+/// # Errors
+/// [`InvalidValue::NotSeconds`].
+pub fn seconds(text: &str) -> Result<Duration, InvalidValue> {
+    let seconds = text
+        .parse::<f64>()
+        .ok()
+        .filter(|it| (0.1..=3600.0).contains(it));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or(InvalidValue::NotSeconds)
+}
+
 impl fmt::Display for InvalidValue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -54,6 +70,7 @@ impl fmt::Display for InvalidValue {
             InvalidValue::Zero => "must be at least 1",
             InvalidValue::NotATime => "must be a number and us or ms, such as 100us",
             InvalidValue::TooLong => "must be at most 1000ms",
+            InvalidValue::NotSeconds => "must be a number of seconds from 0.1 to 3600",
         })
     }
 }
@@ -81,6 +98,10 @@ mod tests {
         assert_eq!(short_time("100us").unwrap().as_micros(), 100);
         assert_eq!(short_time("2ms").unwrap().as_micros(), 2000);
         assert_eq!(short_time("0").unwrap().as_micros(), 0);
+        for text in ["", "0", "0.05", "3601", "1s", "nan", "-1"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+        assert_eq!(seconds("0.5").unwrap().as_millis(), 500);
         assert!(positive("0").is_err());
         assert!(positive("x").is_err());
     }

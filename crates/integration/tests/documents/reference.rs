@@ -249,17 +249,23 @@ fn expect_metrics(title: &str, page: &str) {
     for line in page.lines() {
         if let Some(family) = line.strip_prefix("# TYPE ") {
             let (name, kind) = family.split_once(' ').expect("a name and a type");
-            let expected = if name.ends_with("_total") {
-                "counter"
-            } else {
-                "gauge"
+            let expected = match name {
+                _ if name.ends_with("_total") => "counter",
+                _ if name.ends_with("_seconds") || name.ends_with("_batch_size") => "histogram",
+                _ => "gauge",
             };
             assert_eq!(kind, expected, "{name}");
             known.entry(name.to_owned()).or_default();
         } else if let Some((name, rest)) = line.split_once('{') {
             let (label, _) = rest.split_once('=').expect("a label has a value");
-            let labels = known.get_mut(name).expect("its type was there before");
-            labels.insert(label.to_owned());
+            let parts = ["_bucket", "_sum", "_count"].iter();
+            let whole = parts.filter_map(|part| name.strip_suffix(part));
+            let name = whole.chain([name]).find(|name| known.contains_key(*name));
+            let labels = known.get_mut(name.expect("its type was there before"));
+            // The bound of a bucket belongs to every histogram.
+            if label != "le" {
+                labels.expect("just found").insert(label.to_owned());
+            }
         }
     }
     let documented = section("metrics.md", title);

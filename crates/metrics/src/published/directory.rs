@@ -2,7 +2,8 @@
 //!
 //! `/run/slipstream` is root's. A service that runs as another user has a directory of its own in
 //! it, which systemd makes, and a person that is not root has one in `$XDG_RUNTIME_DIR`. The
-//! variable `SLIPSTREAM_RUN` names another one instead of all of these.
+//! variable `SLIPSTREAM_RUN` names another one instead of all of these; a reader takes several that
+//! are separated by colons.
 
 use std::env;
 use std::fs;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// The name of the variable that names the one directory to be used.
+/// The name of the variable that names the directory to be used.
 pub const VARIABLE: &str = "SLIPSTREAM_RUN";
 
 const ROOT: &str = "/run/slipstream";
@@ -48,8 +49,8 @@ fn choose(variable: &dyn Fn(&str) -> Option<PathBuf>, is_root: bool) -> PathBuf 
 
 /// The directories in which processes publish whose figures this one may read.
 pub fn all() -> Vec<PathBuf> {
-    if let Some(path) = env::var_os(VARIABLE) {
-        return vec![path.into()];
+    if let Some(paths) = env::var_os(VARIABLE) {
+        return env::split_paths(&paths).collect();
     }
     let mut all = vec![PathBuf::from(ROOT)];
     all.extend(children(Path::new(ROOT)));

@@ -4,15 +4,22 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 /// The time at which a process was started, in ticks since the system was; `None` if that cannot be
-/// read.
+/// read, or if the process has ended and only not been waited for.
 pub(super) fn start(process: u32) -> Option<u64> {
-    start_in(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+    start_in(&stat(process)?)
+}
+
+fn stat(process: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{process}/stat")).ok()
 }
 
 /// The field 22 of proc(5). The second one is a name in parentheses, which may hold anything.
 fn start_in(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = fields.split_whitespace();
+    let state = fields.next()?;
+    let start = fields.nth(18)?.parse().ok()?;
+    (!["Z", "X"].contains(&state)).then_some(start)
 }
 
 /// The namespace in which this process sees the numbers of others; 0 if that cannot be read.
@@ -23,8 +30,8 @@ pub(super) fn namespace() -> u64 {
 /// Returns true if the process runs. One of which /proc does not tell, as it does with `hidepid`,
 /// runs if it can be signalled, or if it must not be.
 pub(super) fn is_alive(process: u32, started: u64) -> bool {
-    match start(process) {
-        Some(start) => start == started,
+    match stat(process) {
+        Some(stat) => start_in(&stat) == Some(started),
         None => exists(process),
     }
 }
@@ -81,6 +88,7 @@ mod tests {
         let fields: Vec<String> = (4..30).map(|field| field.to_string()).collect();
         let stat = format!("1 (a) b (c) S {}", fields.join(" "));
         assert_eq!(start_in(&stat), Some(22));
+        assert_eq!(start_in(&stat.replace(") S ", ") Z ")), None);
         assert_eq!(start_in("1 (a"), None);
     }
 }

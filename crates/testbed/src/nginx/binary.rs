@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Error;
+use crate::program::RUN_VARIABLE;
 
 /// Paths at which distributions and nginx's own `make install` put the executable.
 const USUAL_PLACES: [&str; 3] = [
@@ -92,6 +93,7 @@ pub(super) fn command(binary: &Binary, prefix: &Path, configuration: &Path) -> C
     let mut command = Command::new(&binary.path);
     command.arg("-p").arg(prefix).arg("-c").arg(configuration);
     command.arg("-e").arg(prefix.join("error.log"));
+    command.env(RUN_VARIABLE, prefix.join("run"));
     command
 }
 

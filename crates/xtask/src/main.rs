@@ -1,6 +1,7 @@
 //! The build tool that the Makefile calls: `cargo run -p slipstream-xtask -- TASK`.
 
 mod build;
+mod deb;
 mod documents;
 mod install;
 mod nginx;
@@ -20,7 +21,8 @@ tasks:
   lint            formatting, clippy, documents, and the direction of dependencies
   check-docs      links, tables and pages of the documents
   install         copy what was built to where Debian keeps such things (DESTDIR is honoured)
-  uninstall       remove it again";
+  uninstall       remove it again
+  package         what debian/rules calls: put what packages consist of into target/package";
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -53,6 +55,7 @@ fn main() -> Result<()> {
         "check-docs" => documents::check(build::root()),
         "install" => install::install(),
         "uninstall" => install::uninstall(),
+        "package" => deb::stage(),
         _ => bail!("unknown task \"{task}\"\n{USAGE}"),
     }
 }

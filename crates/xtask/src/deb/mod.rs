@@ -1,0 +1,7 @@
+//! Debian packages.
+
+mod bom;
+mod notices;
+mod stage;
+
+pub(crate) use stage::stage;

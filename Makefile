@@ -2,7 +2,7 @@
 
 XTASK = cargo run --quiet --locked -p slipstream-xtask --
 
-.PHONY: help demo test build install uninstall lint audit rust
+.PHONY: help demo test build install uninstall deb deb-reproduce lint audit rust
 
 help:
 	@echo 'make demo       install what is needed, build, show it working, measure it (3 to 6 minutes)'
@@ -10,6 +10,8 @@ help:
 	@echo 'make build      build module, provider and command'
 	@echo 'make install    copy them to where Debian keeps such things (as root, after make build)'
 	@echo 'make uninstall  remove them again'
+	@echo 'make deb        build Debian packages into target/deb (RELEASE=trixie: for Debian 13, from any release)'
+	@echo 'make deb-reproduce   build them once more, and compare the bytes'
 	@echo 'make lint       formatting, clippy, and the links of documents'
 	@echo 'make audit      licences, bans, sources and advisories of dependencies (needs cargo-deny)'
 
@@ -29,6 +31,9 @@ install: rust
 
 uninstall: rust
 	@$(XTASK) uninstall
+
+deb deb-reproduce: rust
+	@$(XTASK) $@ $(RELEASE)
 
 lint: rust
 	@$(XTASK) lint

@@ -7,6 +7,7 @@ mod install;
 mod nginx;
 mod packages;
 mod process;
+mod root;
 mod structure;
 mod test;
 
@@ -22,6 +23,8 @@ tasks:
   check-docs      links, tables and pages of the documents
   install         copy what was built to where Debian keeps such things (DESTDIR is honoured)
   uninstall       remove it again
+  deb [RELEASE]   build Debian packages, for this machine's release or for another one
+  deb-reproduce [RELEASE]  build them once more, and compare the bytes
   package         what debian/rules calls: put what packages consist of into target/package";
 
 fn main() -> Result<()> {
@@ -55,6 +58,8 @@ fn main() -> Result<()> {
         "check-docs" => documents::check(build::root()),
         "install" => install::install(),
         "uninstall" => install::uninstall(),
+        "deb" => deb::build(rest.first().map(String::as_str)),
+        "deb-reproduce" => deb::reproduce(rest.first().map(String::as_str)),
         "package" => deb::stage(),
         _ => bail!("unknown task \"{task}\"\n{USAGE}"),
     }

@@ -41,6 +41,19 @@ pub(crate) const TEST: &[&str] = &[
     "libc6-dbg",
 ];
 
+/// Packages that Debian packages are built with, beside those of [`BUILD`].
+pub(crate) const DEB: &[&str] = &[
+    "build-essential",
+    "debhelper",
+    "dpkg-dev",
+    "fakeroot",
+    "lintian",
+    "nginx-dev",
+];
+
+/// Programs that `make deb` and its tests call.
+pub(crate) const DEB_TOOLS: &[&str] = &["bubblewrap", "dpkg-dev", "git", "mmdebstrap"];
+
 /// Installs those of `packages` that are missing.
 pub(crate) fn install(packages: &[&str]) -> Result<()> {
     let missing: Vec<&str> = packages

@@ -24,6 +24,7 @@ tasks:
   install         copy what was built to where Debian keeps such things (DESTDIR is honoured)
   uninstall       remove it again
   deb [RELEASE]   build Debian packages, for this machine's release or for another one
+  deb-test [RELEASE]       install, upgrade, remove and purge them in a root file system
   deb-reproduce [RELEASE]  build them once more, and compare the bytes
   package         what debian/rules calls: put what packages consist of into target/package";
 
@@ -59,6 +60,7 @@ fn main() -> Result<()> {
         "install" => install::install(),
         "uninstall" => install::uninstall(),
         "deb" => deb::build(rest.first().map(String::as_str)),
+        "deb-test" => deb::test(rest.first().map(String::as_str)),
         "deb-reproduce" => deb::reproduce(rest.first().map(String::as_str)),
         "package" => deb::stage(),
         _ => bail!("unknown task \"{task}\"\n{USAGE}"),

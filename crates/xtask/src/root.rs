@@ -46,6 +46,20 @@ impl Root {
         Ok(root)
     }
 
+    /// Copies it to another folder.
+    pub(crate) fn copy(&self, folder: &Path) -> Result<Self> {
+        let copy = Self {
+            folder: folder.to_owned(),
+        };
+        copy.remove()?;
+        process::run(
+            Command::new("cp")
+                .args(["-a", "--reflink=auto"])
+                .args([&self.folder, folder]),
+        )?;
+        Ok(copy)
+    }
+
     /// Removes its files.
     pub(crate) fn remove(&self) -> Result<()> {
         match self.folder.exists() {
@@ -77,6 +91,15 @@ impl Root {
         for folder in read_only {
             command.arg("--ro-bind").args([folder, folder]);
         }
+        in_plain_english(&mut command);
+        command
+    }
+
+    /// Returns a command that runs inside with the processes and the network of this machine, so
+    /// that a server and its client can meet. It has to be given a program and its arguments.
+    pub(crate) fn command_on_this_machine(&self) -> Command {
+        let mut command = bubblewrap(&self.folder);
+        command.args(["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]);
         in_plain_english(&mut command);
         command
     }

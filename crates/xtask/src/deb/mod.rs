@@ -1,6 +1,10 @@
 //! Debian packages, for the release of this machine or for another one in a root file system.
 
 mod bom;
+mod client;
+mod files;
+mod lifecycle;
+mod nginx;
 mod notices;
 mod source;
 mod stage;
@@ -32,6 +36,18 @@ impl Release {
         Ok(Self {
             codename: codename.context("/etc/os-release has no VERSION_CODENAME")?,
             number: root::os_release(file, "VERSION_ID")?,
+        })
+    }
+
+    /// Returns this machine's release, or another one as far as its name says.
+    fn named(codename: Option<&str>) -> Result<Self> {
+        let here = Self::of_this_machine()?;
+        Ok(match codename {
+            Some(codename) if codename != here.codename => Self {
+                codename: codename.to_owned(),
+                number: None,
+            },
+            _ => here,
         })
     }
 
@@ -104,6 +120,12 @@ pub(crate) fn reproduce(release: Option<&str>) -> Result<()> {
         println!("the same bytes: {}", name.to_string_lossy());
     }
     Ok(())
+}
+
+/// Tests the packages that [`build`] has made.
+pub(crate) fn test(release: Option<&str>) -> Result<()> {
+    packages::install(packages::DEB_TOOLS)?;
+    lifecycle::test(&Release::named(release)?)
 }
 
 /// Returns the packages in a folder.

@@ -2,7 +2,7 @@
 
 XTASK = cargo run --quiet --locked -p slipstream-xtask --
 
-.PHONY: help demo test build install uninstall deb deb-test deb-reproduce lint audit rust
+.PHONY: help demo test build install uninstall deb deb-test deb-reproduce container-test lint audit rust
 
 help:
 	@echo 'make demo       install what is needed, build, show it working, measure it (3 to 6 minutes)'
@@ -13,6 +13,7 @@ help:
 	@echo 'make deb        build Debian packages into target/deb (RELEASE=trixie: for Debian 13, from any release)'
 	@echo 'make deb-test   install, upgrade, remove and purge them in a root file system (as root)'
 	@echo 'make deb-reproduce   build them once more, and compare the bytes'
+	@echo 'make container-test  build container images from the packages for Debian 13, and run them (as root)'
 	@echo 'make lint       formatting, clippy, and the links of documents'
 	@echo 'make audit      licences, bans, sources and advisories of dependencies (needs cargo-deny)'
 
@@ -33,7 +34,7 @@ install: rust
 uninstall: rust
 	@$(XTASK) uninstall
 
-deb deb-test deb-reproduce: rust
+deb deb-test deb-reproduce container-test: rust
 	@$(XTASK) $@ $(RELEASE)
 
 lint: rust

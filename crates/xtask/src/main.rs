@@ -26,6 +26,7 @@ tasks:
   deb [RELEASE]   build Debian packages, for this machine's release or for another one
   deb-test [RELEASE]       install, upgrade, remove and purge them in a root file system
   deb-reproduce [RELEASE]  build them once more, and compare the bytes
+  container-test  build container images from the packages for Debian 13, and run them
   package         what debian/rules calls: put what packages consist of into target/package";
 
 fn main() -> Result<()> {
@@ -62,6 +63,7 @@ fn main() -> Result<()> {
         "deb" => deb::build(rest.first().map(String::as_str)),
         "deb-test" => deb::test(rest.first().map(String::as_str)),
         "deb-reproduce" => deb::reproduce(rest.first().map(String::as_str)),
+        "container-test" => deb::test_containers(),
         "package" => deb::stage(),
         _ => bail!("unknown task \"{task}\"\n{USAGE}"),
     }

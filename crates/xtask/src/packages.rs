@@ -54,6 +54,9 @@ pub(crate) const DEB: &[&str] = &[
 /// Programs that `make deb` and its tests call.
 pub(crate) const DEB_TOOLS: &[&str] = &["bubblewrap", "dpkg-dev", "git", "mmdebstrap"];
 
+/// Programs that the tests of container images call beside those.
+pub(crate) const CONTAINERS: &[&str] = &["buildah", "openssl"];
+
 /// Installs those of `packages` that are missing.
 pub(crate) fn install(packages: &[&str]) -> Result<()> {
     let missing: Vec<&str> = packages

@@ -2,6 +2,7 @@
 
 mod bom;
 mod client;
+mod containers;
 mod files;
 mod lifecycle;
 mod nginx;
@@ -15,6 +16,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+pub(crate) use containers::test as test_containers;
 pub(crate) use stage::stage;
 
 use crate::build::target;

@@ -2,7 +2,7 @@
 
 XTASK = cargo run --quiet --locked -p slipstream-xtask --
 
-.PHONY: help demo test matrix build install uninstall lint audit rust
+.PHONY: help demo test matrix build install uninstall deb deb-test deb-reproduce container-test lint audit rust
 
 help:
 	@echo 'make demo       install what is needed, build, show it working, measure it (3 to 6 minutes)'
@@ -11,6 +11,10 @@ help:
 	@echo 'make build      build module, provider and command'
 	@echo 'make install    copy them to where Debian keeps such things (as root, after make build)'
 	@echo 'make uninstall  remove them again'
+	@echo 'make deb        build Debian packages into target/deb (RELEASE=trixie: for Debian 13, from any release)'
+	@echo 'make deb-test   install, upgrade, remove and purge them in a root file system (as root)'
+	@echo 'make deb-reproduce   build them once more, and compare the bytes'
+	@echo 'make container-test  build container images from the packages for Debian 13, and run them (as root)'
 	@echo 'make lint       formatting, clippy, and the links of documents'
 	@echo 'make audit      licences, bans, sources and advisories of dependencies (needs cargo-deny)'
 
@@ -38,6 +42,9 @@ install: rust
 
 uninstall: rust
 	@$(XTASK) uninstall
+
+deb deb-test deb-reproduce container-test: rust
+	@$(XTASK) $@ $(RELEASE)
 
 lint: rust
 	@$(XTASK) lint

@@ -5,7 +5,7 @@ mod commands;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use slipstream_testbed::{Error, cleanup};
 
 /// The exit status that a shell reports of a program that SIGINT has ended.
@@ -13,7 +13,7 @@ const INTERRUPTED: u8 = 130;
 
 /// Asynchronous, vectorised TLS for the servers you already run.
 #[derive(Parser)]
-#[command(version, about, arg_required_else_help = true)]
+#[command(name = "slipstream", version, about, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -28,6 +28,9 @@ enum Command {
     Engine(commands::engine::EngineCommand),
     Serve(Box<commands::serve::Serve>),
     Status(commands::status::Status),
+    // For those who make packages.
+    #[command(hide = true)]
+    Manual(commands::manual::Manual),
 }
 
 /// Measure: handshakes and compressed pages of real servers, kernels against libcrypto and zlib
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
             Command::Engine(command) => command.run(),
             Command::Serve(command) => command.run(),
             Command::Status(command) => command.run(),
+            Command::Manual(command) => command.run(Arguments::command()),
         });
     match result {
         Ok(code) => code,
@@ -83,8 +87,6 @@ fn is_interrupted(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

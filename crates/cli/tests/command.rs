@@ -251,6 +251,27 @@ fn every_command_has_help_with_examples() {
 }
 
 /// The command with a temporary directory of its own.
+#[test]
+fn every_command_has_a_manual_page() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("man");
+    let mut command = slipstream(scratch.path());
+    let status = command.arg("manual").arg(&folder).status().unwrap();
+    assert!(status.success());
+    let page = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let overview = page("slipstream.1");
+    for command in ["bench", "demo", "doctor", "engine", "serve"] {
+        assert!(
+            overview.contains(&format!("slipstream\\-{command}(1)")),
+            "{command}"
+        );
+        assert!(page(&format!("slipstream-{command}.1")).contains(".SH OPTIONS"));
+    }
+    assert!(page("slipstream-bench-handshake.1").contains("\\-\\-server"));
+    // It is for those who make packages.
+    assert!(!overview.contains("manual"));
+}
+
 fn slipstream(temporary: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_slipstream"));
     command.env("TMPDIR", temporary);

@@ -16,7 +16,7 @@ pub(crate) const MODULE: &str = "ngx_slipstream_module.so";
 pub(crate) const PROVIDER: &str = "slipstream.so";
 
 /// Compression by igzip, in the command and in the module.
-const FEATURES: &str = "slipstream-cli/igzip,slipstream-nginx/igzip";
+pub(crate) const FEATURES: &str = "slipstream-cli/igzip,slipstream-nginx/igzip";
 const MODULE_FEATURES: &str = "slipstream-nginx/igzip";
 
 /// The files that `make build` makes.

@@ -1,6 +1,7 @@
 //! The build tool that the Makefile calls: `cargo run -p slipstream-xtask -- TASK`.
 
 mod build;
+mod deb;
 mod documents;
 mod harness;
 mod install;
@@ -8,6 +9,7 @@ mod matrix;
 mod nginx;
 mod packages;
 mod process;
+mod root;
 mod structure;
 mod test;
 
@@ -23,7 +25,12 @@ tasks:
   lint            formatting, clippy, documents, and the direction of dependencies
   check-docs      links, tables and pages of the documents
   install         copy what was built to where Debian keeps such things (DESTDIR is honoured)
-  uninstall       remove it again";
+  uninstall       remove it again
+  deb [RELEASE]   build Debian packages, for this machine's release or for another one
+  deb-test [RELEASE]       install, upgrade, remove and purge them in a root file system
+  deb-reproduce [RELEASE]  build them once more, and compare the bytes
+  container-test  build container images from the packages for Debian 13, and run them
+  package         what debian/rules calls: put what packages consist of into target/package";
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -58,6 +65,11 @@ fn main() -> Result<()> {
         "check-docs" => documents::check(build::root()),
         "install" => install::install(),
         "uninstall" => install::uninstall(),
+        "deb" => deb::build(rest.first().map(String::as_str)),
+        "deb-test" => deb::test(rest.first().map(String::as_str)),
+        "deb-reproduce" => deb::reproduce(rest.first().map(String::as_str)),
+        "container-test" => deb::test_containers(),
+        "package" => deb::stage(),
         _ => bail!("unknown task \"{task}\"\n{USAGE}"),
     }
 }

@@ -78,6 +78,27 @@ pub(crate) fn debian() -> Result<Tree> {
 /// it exists. With these, its headers are among those that the bindings are made from.
 const ADDED_FLAGS: &str = "--with-stream=dynamic --with-stream_ssl_module";
 
+/// The headers of the nginx-dev that is installed, as it is where packages are built.
+pub(crate) fn installed() -> Result<Tree> {
+    const SOURCE: &str = "/usr/share/nginx/src";
+    let package =
+        process::output(Command::new("dpkg-query").args(["-W", "-f", "${Version}", "nginx-dev"]))?;
+    let version = package.split('-').next().unwrap_or_default().to_owned();
+    let folder = folder(&version);
+    let source = folder.join("tree");
+    fs::create_dir_all(&folder)?;
+    if source.exists() {
+        fs::remove_dir_all(&source)?;
+    }
+    process::run(Command::new("cp").args(["-rL", SOURCE]).arg(&source))?;
+    configure(&source)?;
+    Ok(Tree {
+        version,
+        build: source.join("objs"),
+        source,
+    })
+}
+
 /// Debian ships the flags of its build as a fragment of bash that sets an array.
 fn configure(source: &Path) -> Result<()> {
     let script = format!(
@@ -87,6 +108,8 @@ fn configure(source: &Path) -> Result<()> {
     process::run(
         Command::new("bash")
             .args(["-c", &script])
+            // Flags of a package's build are not those that nginx was built with.
+            .env_remove("CFLAGS")
             .current_dir(source),
     )
     .with_context(|| format!("see {}", source.join("configure.log").display()))

@@ -47,6 +47,22 @@ pub(crate) const TEST: &[&str] = &[
 /// Makes root file systems of other releases.
 pub(crate) const MATRIX: &[&str] = &["mmdebstrap"];
 
+/// Packages that Debian packages are built with, beside those of [`BUILD`].
+pub(crate) const DEB: &[&str] = &[
+    "build-essential",
+    "debhelper",
+    "dpkg-dev",
+    "fakeroot",
+    "lintian",
+    "nginx-dev",
+];
+
+/// Programs that `make deb` and its tests call.
+pub(crate) const DEB_TOOLS: &[&str] = &["bubblewrap", "dpkg-dev", "git", "mmdebstrap"];
+
+/// Programs that the tests of container images call beside those.
+pub(crate) const CONTAINERS: &[&str] = &["buildah", "openssl"];
+
 /// Installs those of `packages` that are missing.
 pub(crate) fn install(packages: &[&str]) -> Result<()> {
     let missing: Vec<&str> = packages

@@ -36,7 +36,8 @@ const VARIABLES: [&str; 11] = [
 pub(super) fn command(root: &Path, target: &Path) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "--"]);
-    command.arg(std::env::current_exe().unwrap_or_else(|_| "slipstream-xtask".into()));
+    // This program, even if its file is replaced meanwhile.
+    command.arg(format!("/proc/{}/exe", std::process::id()));
     command.arg(TASK).arg(root).arg(target);
     command
 }

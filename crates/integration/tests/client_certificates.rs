@@ -1,18 +1,10 @@
 //! Clients that show a certificate, and nginx asking an OCSP responder about it while the handshake
 //! waits.
 
-use std::fmt::Write as _;
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::net::{SocketAddr, TcpListener};
 
-use slipstream_integration::programs;
 use slipstream_integration::{
-    Authority, Build, Client, Configuration, Credentials, KeyType, Nginx, Offer, concurrently,
+    Authority, Build, Client, Configuration, KeyType, Nginx, Offer, Responder, concurrently,
     each_build, eventually, unused_address,
 };
 
@@ -67,7 +59,7 @@ fn a_live_ocsp_responder(build: Build) {
     let good = authority.issue(KeyType::EcdsaP256, &["good.test"]);
     let revoked = authority.issue(KeyType::EcdsaP256, &["revoked.test"]);
     let responder = Responder::start(&authority, &[(&good, 'V'), (&revoked, 'R')]);
-    let server = Server::start_with(authority, build, &ocsp(responder.address));
+    let server = Server::start_with(authority, build, &ocsp(responder.address()));
     for offer in OFFERS {
         concurrently(12, |number| {
             if number % 3 == 0 {
@@ -175,102 +167,4 @@ impl Server {
         assert_eq!(metrics.lane_operations(), operations, "{metrics:#?}");
         assert_eq!(metrics.all_software_operations(), 0, "{metrics:#?}");
     }
-}
-
-/// An OCSP responder for an authority (RFC 6960 appendix A). `openssl ocsp` makes the answers; its
-/// own server would listen on all addresses.
-struct Responder {
-    address: SocketAddr,
-    ends: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Responder {
-    /// `certificates` with their status in the index of OpenSSL's `ca` command: V for valid, R for
-    /// revoked.
-    fn start(authority: &Authority, certificates: &[(&Credentials, char)]) -> Self {
-        let mut index = String::new();
-        for (credentials, status) in certificates {
-            let revoked = if *status == 'R' { "250101000000Z" } else { "" };
-            let serial = credentials.certificate.serial_number().to_bn().unwrap();
-            let serial = serial.to_hex_str().unwrap();
-            writeln!(
-                index,
-                "{status}\t491231235959Z\t{revoked}\t{serial}\tunknown\t/CN=client"
-            )
-            .unwrap();
-        }
-        let mut command = Command::new("openssl");
-        command
-            .args(["ocsp", "-ndays", "1", "-index"])
-            .arg(authority.write("index.txt", index.as_bytes()));
-        command.arg("-CA").arg(authority.certificate_file());
-        command.arg("-rsigner").arg(authority.certificate_file());
-        command.arg("-rkey").arg(authority.key_file());
-        let request = authority.write("request.der", b"");
-        let response = authority.write("response.der", b"");
-        command
-            .arg("-reqin")
-            .arg(&request)
-            .arg("-respout")
-            .arg(&response);
-
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let ends = Arc::new(AtomicBool::new(false));
-        let ends_too = ends.clone();
-        let thread = thread::spawn(move || {
-            for stream in listener.incoming() {
-                if ends_too.load(Ordering::Relaxed) {
-                    return;
-                }
-                let mut stream = stream.unwrap();
-                fs::write(&request, read_query(&mut stream)).unwrap();
-                programs::finish(&mut command, b"").expect_success();
-                let answer = fs::read(&response).unwrap();
-                let head = format!(
-                    "HTTP/1.0 200 OK\r\nContent-Type: application/ocsp-response\r\n\
-                     Content-Length: {}\r\n\r\n",
-                    answer.len()
-                );
-                stream.write_all(head.as_bytes()).unwrap();
-                stream.write_all(&answer).unwrap();
-            }
-        });
-        Self {
-            address,
-            ends,
-            thread: Some(thread),
-        }
-    }
-}
-
-impl Drop for Responder {
-    fn drop(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
-        // Wakes the thread; if it has failed, the test has too.
-        drop(TcpStream::connect(self.address));
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
-}
-
-/// The query that nginx sends as a path: base64, its special characters as `%XX`.
-fn read_query(stream: &mut TcpStream) -> Vec<u8> {
-    let mut line = String::new();
-    let mut reader = BufReader::new(stream);
-    reader.read_line(&mut line).unwrap();
-    let mut header = line.clone();
-    while header != "\r\n" {
-        header.clear();
-        reader.read_line(&mut header).unwrap();
-    }
-    let path = line.split(' ').nth(1).unwrap().trim_start_matches('/');
-    let mut pieces = path.split('%');
-    let mut base64 = pieces.next().unwrap().to_owned();
-    for piece in pieces {
-        let (code, rest) = piece.split_at(2);
-        base64.push(char::from(u8::from_str_radix(code, 16).unwrap()));
-        base64.push_str(rest);
-    }
-    openssl::base64::decode_block(&base64).unwrap()
 }

@@ -39,10 +39,19 @@ pub(crate) struct Prepared {
     pub(crate) measured: Measured,
     /// The token with which workers may use the keys that the master has registered at the device.
     pub(crate) token: Option<Token>,
-    /// Handshakes of http's servers run on fibers.
-    pub(crate) serves_http: bool,
-    /// Handshakes of stream's servers run on fibers.
-    pub(crate) serves_stream: bool,
+    pub(crate) stream: Stream,
+}
+
+/// The part that servers of stream take. Those with `slipstream off` are on fibers, too: that is
+/// where their operations are told from those of others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// No server takes TLS.
+    Absent,
+    /// No server has `slipstream on`.
+    Disabled,
+    /// A server has `slipstream on`.
+    Enabled,
 }
 
 /// `None` where handshakes are left to nginx.
@@ -260,8 +269,14 @@ unsafe fn prepare(
         backend,
         measured,
         token,
-        serves_http: servers.http.any_enabled || token.is_some(),
-        serves_stream: servers.stream.any_enabled,
+        stream: match (
+            servers.stream.contexts.as_slice(),
+            servers.stream.any_enabled,
+        ) {
+            ([], _) => Stream::Absent,
+            (_, false) => Stream::Disabled,
+            (_, true) => Stream::Enabled,
+        },
     })
 }
 

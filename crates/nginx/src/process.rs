@@ -23,6 +23,8 @@ use crate::gate;
 use crate::gzip::{self, Needs};
 use crate::handshake;
 use crate::isolation;
+#[cfg(stream)]
+use crate::keys::Stream;
 use crate::keys::{self, Prepared};
 use crate::log::{self, Level};
 use crate::metrics;
@@ -133,6 +135,8 @@ fn make_instance(tls: Option<&Prepared>, conf: &CoreConf, needs: Needs) -> io::R
         Offload::Synchronous => Mode::Synchronous(waiting),
         Offload::Asynchronous | Offload::Software => Mode::Asynchronous,
     });
+    // Connections to upstreams, QUIC and mail are not on fibers.
+    instance.serve_others();
     instance::install(instance);
     Ok(())
 }
@@ -226,7 +230,7 @@ unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf, tls: Option<Prepar
         worker::install(Worker::new(conf, (*cycle).log));
         for listening in (*cycle).listening.as_slice_mut::<ngx_listening_t>() {
             let handler = listening.handler.map(|handler| handler as *const ());
-            if tls.is_some_and(|prepared| prepared.serves_http)
+            if tls.is_some()
                 && handler == Some(ngx_http_init_connection as *const ())
                 && serves_tls(listening)
             {
@@ -234,12 +238,16 @@ unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf, tls: Option<Prepar
             }
         }
         #[cfg(stream)]
-        if tls.is_some_and(|prepared| prepared.serves_stream)
+        if let Some(prepared) = tls.filter(|prepared| prepared.stream != Stream::Absent)
             && let Err(reason) = stream::install(cycle)
         {
+            let level = match prepared.stream {
+                Stream::Enabled => Level::Warning,
+                _ => Level::Notice,
+            };
             log::write(
                 (*cycle).log,
-                Level::Warning,
+                level,
                 format_args!(
                     "this nginx is not as expected ({reason}), handshakes of stream are served as \
                      without the module"

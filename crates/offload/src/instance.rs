@@ -50,6 +50,7 @@ pub struct Instance {
     accelerators: Vec<Box<dyn Accelerator>>,
     scheduler: Scheduler,
     mode: Mode,
+    serves_others: bool,
     slots: Slots,
     /// For each accelerator, the requests for which it had no room (QTLS, section 3.2).
     backlogs: Vec<Backlog>,
@@ -85,6 +86,7 @@ impl Instance {
             accelerators,
             scheduler,
             mode: Mode::default(),
+            serves_others: false,
             slots: Slots::new(requests),
             ready: VecDeque::new(),
             signalled: HashSet::new(),
@@ -97,6 +99,17 @@ impl Instance {
     /// Sets how operations are offloaded.
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
+    }
+
+    /// Has operations of callers that are no jobs computed at once, where that is cheaper than
+    /// software.
+    pub fn serve_others(&mut self) {
+        self.serves_others = true;
+    }
+
+    /// Returns true after [`serve_others`](Self::serve_others).
+    pub fn serves_others(&self) -> bool {
+        self.serves_others
     }
 
     /// Called when nothing is in flight and the event loop is about to sleep: accelerators may

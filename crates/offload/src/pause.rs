@@ -69,6 +69,29 @@ pub trait Pause {
     fn pause(&self) -> bool;
 }
 
+/// A caller that is no job. Its operations are computed at once where that is cheaper, and left to
+/// software otherwise, which is not counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Outside;
+
+impl Pause for Outside {
+    fn admits(&self) -> Result<(), Reason> {
+        Err(Reason::NotOffered)
+    }
+
+    fn concurrency(&self) -> usize {
+        1
+    }
+
+    fn notification(&self) -> Notification {
+        Notification::ByPauser
+    }
+
+    fn pause(&self) -> bool {
+        false
+    }
+}
+
 /// A job that cannot be paused. It blocks until an accelerator has computed what software cannot.
 #[derive(Clone, Copy, Debug)]
 pub struct Never;

@@ -1,5 +1,6 @@
 //! Operations of jobs. A job is a fiber or an asynchronous job of OpenSSL; its operations may be
-//! offloaded. The operations of all other callers are left to software.
+//! offloaded. The operations of all other callers are left to software, or, if the instance serves
+//! them, computed at once where that is cheaper.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
@@ -11,7 +12,7 @@ use slipstream_accelerators::lanes::{Lanes, Options};
 use slipstream_offload::accelerator::Moment;
 use slipstream_offload::fiber::CurrentFiber;
 use slipstream_offload::instance::Instance;
-use slipstream_offload::pause::Never;
+use slipstream_offload::pause::{Never, Outside};
 pub(crate) use slipstream_offload::refuse;
 use slipstream_offload::scheduler::Scheduler;
 use slipstream_offload::{
@@ -96,20 +97,30 @@ pub(crate) fn compute_held(operation: Operation) -> Option<Output> {
 enum Job {
     Fiber(CurrentFiber),
     OpenSsl(AsyncJob),
+    /// No job, in the thread of an instance that serves such callers.
+    Outside,
 }
 
 impl Job {
     fn current(loaded: LoadedRef) -> Option<Self> {
         match fiber::current() {
             Some(fiber) => Some(Self::Fiber(fiber)),
-            None => AsyncJob::current(loaded).map(Self::OpenSsl),
+            None => {
+                AsyncJob::current(loaded).map_or_else(Self::outside, |job| Some(Self::OpenSsl(job)))
+            }
         }
+    }
+
+    fn outside() -> Option<Self> {
+        let is_served = instance::with(|instance| instance.serves_others());
+        (is_served == Some(true)).then_some(Self::Outside)
     }
 
     fn pauser(&self) -> &dyn Pause {
         match self {
             Self::Fiber(fiber) => fiber,
             Self::OpenSsl(job) => job,
+            Self::Outside => &Outside,
         }
     }
 }

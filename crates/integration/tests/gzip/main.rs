@@ -11,6 +11,7 @@ mod flushing;
 mod lifecycle;
 mod memory;
 mod negotiation;
+mod neighbours;
 mod readers;
 mod site;
 mod slow;

@@ -34,7 +34,7 @@ impl Place {
         Place::Pipelined,
     ];
 
-    fn directives(self) -> &'static str {
+    pub(crate) fn directives(self) -> &'static str {
         match self {
             Place::Software => "slipstream_gzip_offload software;",
             Place::Failover => "slipstream_gzip_offload failover;",

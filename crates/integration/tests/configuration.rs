@@ -229,11 +229,11 @@ fn a_test_of_the_configuration_says_what_it_does(build: Build) {
     for (configuration, message) in [
         (
             configuration("lanes portable;"),
-            "[notice] {pid}: slipstream: handshakes are accelerated by portable lanes",
+            "nginx: {pid}: slipstream: handshakes are accelerated by portable lanes",
         ),
         (
             configuration("device unix:/nowhere/engine.sock;"),
-            "[notice] {pid}: slipstream: handshakes are accelerated by the device /nowhere/engine.sock",
+            "nginx: {pid}: slipstream: handshakes are accelerated by the device /nowhere/engine.sock",
         ),
         (
             configuration("lanes off;"),

@@ -1,16 +1,22 @@
 //! `slipstream doctor`: it tries what an operator has configured, and tells what it has seen.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
-use slipstream_integration::{Authority, Build, Credentials, KeyType, command, each_build};
+use slipstream_integration::{
+    Authority, Build, Configuration, Credentials, KeyType, Lanes, Nginx, command, each_build,
+    unused_address,
+};
 
 each_build!(
     what_is_accelerated_is_told_by_server,
     why_nothing_is_accelerated_is_told,
     a_configuration_that_nginx_refuses_is_reported,
     a_configuration_without_slipstream_is_noted,
+    the_nginx_that_runs_is_asked,
+    an_nginx_that_runs_with_lanes_off_is_found_out,
 );
 
 fn what_is_accelerated_is_told_by_server(build: Build) {
@@ -80,7 +86,42 @@ fn a_configuration_without_slipstream_is_noted(build: Build) {
     );
 }
 
-/// An operator's nginx that does not run.
+fn the_nginx_that_runs_is_asked(build: Build) {
+    let site = Site::new(build);
+    let (nginx, configuration) = site.start(Configuration::new());
+    let findings = site.ask(&configuration, Some(nginx.run()));
+    let handshakes = findings.of("handshakes");
+    assert_eq!(handshakes.len(), 1, "{findings:?}");
+    assert_eq!(handshakes[0].status, "ok", "{findings:?}");
+    assert!(
+        handshakes[0].detail.contains("32 handshakes, "),
+        "{findings:?}"
+    );
+    let running = &findings.of("running")[0].detail;
+    assert!(
+        running.contains(&format!("nginx {}", nginx.master())),
+        "{findings:?}"
+    );
+}
+
+fn an_nginx_that_runs_with_lanes_off_is_found_out(build: Build) {
+    let site = Site::new(build);
+    // Responses are compressed, so that there are figures of a worker.
+    let lanes_off = Configuration::new()
+        .lanes(Lanes::Block("lanes off;".to_owned()))
+        .http("slipstream_gzip on;");
+    let (nginx, configuration) = site.start(lanes_off);
+    nginx.expect_log("lanes off");
+    let findings = site.ask(&configuration, Some(nginx.run()));
+    let handshakes = findings.of("handshakes");
+    assert_eq!(handshakes[0].status, "missing", "{findings:?}");
+    assert!(
+        handshakes[0].detail.contains("nothing was accelerated"),
+        "{findings:?}"
+    );
+}
+
+/// An operator's nginx, which need not run.
 struct Site {
     build: Build,
     credentials: Credentials,
@@ -118,7 +159,24 @@ impl Site {
         )
     }
 
+    /// Starts an nginx with a TLS server, and returns the lines of that.
+    fn start(&self, configuration: Configuration) -> (Nginx, String) {
+        let listen = format!("{} ssl", unused_address());
+        let lines = format!(
+            "http {{ slipstream on; {} server {{ listen {listen}; server_name localhost; }} }}",
+            self.certificate()
+        );
+        let configuration = configuration.server(listen, &[&self.credentials], "");
+        (Nginx::start(self.build, &configuration), lines)
+    }
+
+    /// Has the command try an nginx of its own.
     fn examine(&self, lines: &str) -> Findings {
+        self.ask(lines, None)
+    }
+
+    /// Has the command ask the nginx that publishes its figures in `run`, if there is one.
+    fn ask(&self, lines: &str, run: Option<PathBuf>) -> Findings {
         let module = self.build.module();
         let folder = self.folder.path().display();
         let file = self.folder.path().join("nginx.conf");
@@ -135,8 +193,13 @@ impl Site {
             module.display()
         );
         fs::write(&file, text).expect("the configuration can be written");
-        let output = Command::new(command())
-            .args(["doctor", "--json", "-", "--conf"])
+        let mut doctor = Command::new(command());
+        match run {
+            Some(run) => doctor.args(["doctor"]).env("SLIPSTREAM_RUN", run),
+            None => doctor.args(["doctor", "--trial"]),
+        };
+        let output = doctor
+            .args(["--json", "-", "--conf"])
             .arg(&file)
             .arg("--nginx")
             .arg(self.build.executable())

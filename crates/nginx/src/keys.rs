@@ -328,8 +328,12 @@ unsafe fn announce(cycle: *mut ngx_cycle_t) {
             ),
         ),
     };
-    // SAFETY: the cycle's log.
-    unsafe { log::write((*cycle).log, level, message) };
+    match level {
+        Level::Notice => log::tell(message),
+        // SAFETY: the log in which nginx reports errors of the configuration: that of the cycle
+        // before, which is there until the test has ended. This cycle's own is the `error_log`.
+        _ => unsafe { log::write((*(*cycle).old_cycle).log, level, message) },
+    }
 }
 
 /// Describes the number of operations of each kind from which a batch is run.

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use nginx_sys::{
     NGX_LOG_ALERT, NGX_LOG_EMERG, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_conf_log_error, ngx_conf_t,
-    ngx_log_error_core, ngx_log_t, ngx_uint_t,
+    ngx_log_error_core, ngx_log_stderr, ngx_log_t, ngx_quiet_mode, ngx_uint_t,
 };
 
 /// nginx's log levels that the module uses.
@@ -38,6 +38,17 @@ pub(crate) unsafe fn write(log: *mut ngx_log_t, level: Level, message: impl Disp
             line.as_ptr(),
         );
     }
+}
+
+/// Writes one line for a person who tests a configuration, as nginx writes that its syntax is ok.
+pub(crate) fn tell(message: impl Display) {
+    // SAFETY: nginx's global, written by its one thread.
+    if unsafe { ngx_quiet_mode } != 0 {
+        return;
+    }
+    let line = format!("slipstream: {message}");
+    // SAFETY: "%*s" takes a length and as many bytes.
+    unsafe { ngx_log_stderr(0, c"%*s".as_ptr(), line.len(), line.as_ptr()) };
 }
 
 /// Reports an error in the configuration; nginx adds the file and the line.

@@ -10,11 +10,11 @@ use crate::Error;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes `count` full handshakes with the server at `address`, all at once, without a check of its
-/// certificate. Returns the protocol of each.
+/// certificate, and asks for `name`. Returns the protocol of each.
 ///
 /// # Errors
 /// The first handshake that failed, with the reason: [`Error::Io`], [`Error::OpenSsl`].
-pub fn handshakes(address: SocketAddr, count: usize) -> Result<Vec<String>, Error> {
+pub fn handshakes(address: SocketAddr, name: &str, count: usize) -> Result<Vec<String>, Error> {
     let mut builder = SslContext::builder(SslMethod::tls_client())
         .map_err(Error::openssl("cannot make a TLS client"))?;
     builder.set_verify(SslVerifyMode::NONE);
@@ -25,7 +25,7 @@ pub fn handshakes(address: SocketAddr, count: usize) -> Result<Vec<String>, Erro
     std::thread::scope(|scope| {
         let clients: Vec<_> = sockets
             .into_iter()
-            .map(|socket| scope.spawn(|| handshake(&context, socket)))
+            .map(|socket| scope.spawn(|| handshake(&context, name, socket)))
             .collect();
         let outcomes = clients.into_iter().map(|client| {
             let outcome = client.join().expect("a client does not panic");
@@ -40,12 +40,11 @@ fn connect(address: SocketAddr) -> Result<TcpStream, Error> {
     socket.map_err(Error::io(format!("cannot connect to {address}")))
 }
 
-fn handshake(context: &SslContext, socket: TcpStream) -> std::io::Result<String> {
+fn handshake(context: &SslContext, name: &str, socket: TcpStream) -> std::io::Result<String> {
     socket.set_read_timeout(Some(TIMEOUT))?;
     socket.set_write_timeout(Some(TIMEOUT))?;
     let mut ssl = Ssl::new(context).map_err(std::io::Error::other)?;
-    ssl.set_hostname("localhost")
-        .map_err(std::io::Error::other)?;
+    ssl.set_hostname(name).map_err(std::io::Error::other)?;
     let stream = ssl.connect(socket).map_err(std::io::Error::other)?;
     Ok(stream.ssl().version_str().to_owned())
 }

@@ -1,5 +1,6 @@
 //! The lines of an operator's nginx configuration that a trial has in common with it.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -34,13 +35,25 @@ pub(super) struct Lines {
     pub(super) http: Vec<String>,
     /// The servers with TLS. Servers that have nothing different are one.
     pub(super) servers: Vec<Server>,
+    /// The addresses of these, each once.
+    pub(super) listeners: Vec<Listener>,
+}
+
+/// An address with TLS, on which this machine can be reached from itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listener {
+    pub(super) address: SocketAddr,
+    /// The name of the first server there, for SNI.
+    pub(super) name: String,
 }
 
 /// A server with TLS.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Server {
-    /// The first of its names, or the place of the server in its file.
+    /// The first of its names, or its place among the servers.
     pub(super) name: String,
+    /// The name that a client asks for.
+    host: String,
     pub(super) lines: Vec<String>,
     /// The types of its keys, as far as they are known.
     pub(super) keys: Vec<KeyType>,
@@ -99,9 +112,16 @@ impl Lines {
         }
         let servers = http.block.iter().flatten();
         for (number, server) in servers.filter(|one| one.name() == "server").enumerate() {
-            if let Some(server) = Server::read(server, number + 1, &inherited)
-                && !self.servers.iter().any(|other| other.is_like(&server))
-            {
+            let Some((server, addresses)) = Server::read(server, number + 1, &inherited) else {
+                continue;
+            };
+            for address in addresses {
+                let name = server.host.clone();
+                if !self.listeners.iter().any(|known| known.address == address) {
+                    self.listeners.push(Listener { address, name });
+                }
+            }
+            if !self.servers.iter().any(|other| other.is_like(&server)) {
                 self.servers.push(server);
             }
         }
@@ -109,16 +129,23 @@ impl Lines {
 }
 
 impl Server {
-    /// `None` if it has no TLS over TCP.
-    fn read(server: &Directive, number: usize, inherited: &[&str]) -> Option<Server> {
+    /// The server and its addresses with TLS. `None` if it has no TLS over TCP.
+    fn read(
+        server: &Directive,
+        number: usize,
+        inherited: &[&str],
+    ) -> Option<(Server, Vec<SocketAddr>)> {
         let directives = || server.block.iter().flatten();
         let named = |name| directives().filter(move |one: &&Directive| one.name() == name);
         // Before nginx 1.25.1 there was a directive for it, too.
-        let is_tls = named("listen").any(|one| one.words[1..].iter().any(|word| word == "ssl"))
-            || named("ssl").any(|one| one.value() == "on");
-        if !is_tls {
+        let all_are_tls = named("ssl").any(|one| one.value() == "on");
+        let is_tls =
+            |one: &&Directive| all_are_tls || one.words[1..].iter().any(|word| word == "ssl");
+        let with_tls: Vec<&Directive> = named("listen").filter(is_tls).collect();
+        if with_tls.is_empty() && !all_are_tls {
             return None;
         }
+        let addresses = with_tls.iter().filter_map(|one| address(one.value()));
         let mut certificates: Vec<&str> = named("ssl_certificate").map(Directive::value).collect();
         if certificates.is_empty() {
             certificates = inherited.to_vec();
@@ -135,19 +162,53 @@ impl Server {
         let name = named("server_name")
             .map(Directive::value)
             .find(|name| !name.is_empty());
-        Some(Server {
+        let addresses = addresses.collect();
+        let mut hosts = named("server_name").flat_map(|one| &one.words[1..]);
+        let host = hosts
+            .find(|name| is_host(name))
+            .map_or("localhost", |name| name);
+        let server = Server {
+            host: host.to_owned(),
             name: name.map_or_else(|| format!("server {number}"), str::to_owned),
             lines: directives()
                 .filter(|one| SHARED.contains(&one.name()))
                 .map(Directive::text)
                 .collect(),
             keys,
-        })
+        };
+        Some((server, addresses))
     }
 
     fn is_like(&self, other: &Server) -> bool {
         self.lines == other.lines && self.keys == other.keys
     }
+}
+
+/// Returns true for a name that can stand in a ClientHello; patterns and addresses cannot.
+fn is_host(name: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    name.bytes().all(is_part) && name.parse::<IpAddr>().is_err()
+}
+
+/// The address of a `listen` directive; any address of the machine is that of loopback. `None` for
+/// sockets that are not TCP's, and for names.
+fn address(value: &str) -> Option<SocketAddr> {
+    const USUAL: u16 = 80;
+    let of = |ip: &str| -> Option<IpAddr> {
+        match ip {
+            "*" | "0.0.0.0" | "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+            "[::]" => Some(Ipv6Addr::LOCALHOST.into()),
+            _ => ip.trim_matches(['[', ']']).parse().ok(),
+        }
+    };
+    if let Ok(port) = value.parse() {
+        return Some((Ipv4Addr::LOCALHOST, port).into());
+    }
+    if let Some(ip) = of(value) {
+        return Some((ip, USUAL).into());
+    }
+    let (ip, port) = value.rsplit_once(':')?;
+    Some((of(ip)?, port.parse().ok()?).into())
 }
 
 /// Returns true if `line` is `slipstream on`.
@@ -444,6 +505,33 @@ server { listen 444 ssl; slipstream off; }
         assert_eq!(servers[1].0, "server 4");
         assert_eq!(servers[1].1, ["slipstream off;"]);
         assert!(lines.enable());
+        let listeners: Vec<(u16, &str)> = lines
+            .listeners
+            .iter()
+            .map(|one| (one.address.port(), &*one.name))
+            .collect();
+        assert_eq!(
+            listeners,
+            [(443, "b.example"), (8443, "localhost"), (444, "localhost")]
+        );
+    }
+
+    #[test]
+    fn addresses_are_those_to_connect_to() {
+        for (value, expected) in [
+            ("443", Some("127.0.0.1:443")),
+            ("*:443", Some("127.0.0.1:443")),
+            ("10.1.2.3:8443", Some("10.1.2.3:8443")),
+            ("127.0.0.1", Some("127.0.0.1:80")),
+            ("[::]:443", Some("[::1]:443")),
+            ("[::1]:443", Some("[::1]:443")),
+            ("localhost:443", Some("127.0.0.1:443")),
+            ("unix:/run/a.sock", None),
+            ("other.example:443", None),
+        ] {
+            let expected = expected.map(|text| text.parse().unwrap());
+            assert_eq!(address(value), expected, "{value}");
+        }
     }
 
     #[test]

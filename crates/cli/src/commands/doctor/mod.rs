@@ -1,8 +1,10 @@
 //! `slipstream doctor`.
 
 mod configuration;
+mod figures;
 mod findings;
 mod host;
+mod running;
 mod trial;
 
 use std::path::PathBuf;
@@ -21,10 +23,13 @@ use self::findings::{Check, Findings};
 
 /// Show what this machine offers, what is missing, and what to do about it
 ///
-/// Checks the CPU, OpenSSL, the provider, and the limits of this shell. Starts nginx with the
-/// module under a prefix of its own, with throw-away certificates, on loopback, and with the
-/// `slipstream` and `ssl_*` lines of your configuration; makes handshakes, and says which of their
-/// operations were accelerated, or why none was. Your own nginx is not touched. Changes nothing.
+/// Checks the CPU, OpenSSL, the provider, and the limits of this shell. If nginx runs with the
+/// module, makes handshakes with each of its TLS listeners, and says from the workers' own figures
+/// which of their operations were accelerated, or that none was.
+///
+/// Else starts nginx with the module under a prefix of its own, with throw-away certificates, on
+/// loopback, with the `slipstream` and `ssl_*` lines of your configuration, and makes handshakes
+/// with that. Your own nginx is not touched. Changes nothing.
 ///
 /// Exits with 0 if everything is there and 1 if something is missing; notes do not count as
 /// missing.
@@ -32,6 +37,7 @@ use self::findings::{Check, Findings};
 #[command(after_help = "Examples:
   slipstream doctor
   slipstream doctor --conf /etc/nginx/edge.conf
+  slipstream doctor --trial
   slipstream doctor --nginx /usr/local/sbin/nginx --module ./ngx_slipstream_module.so
   slipstream doctor --json -")]
 pub struct Doctor {
@@ -46,6 +52,9 @@ pub struct Doctor {
     /// of nginx]
     #[arg(long, value_name = "FILE")]
     conf: Option<PathBuf>,
+    /// Try an nginx of its own even if one runs
+    #[arg(long)]
+    trial: bool,
     /// Write the findings to this file as JSON (- for standard output, without the list)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -83,25 +92,30 @@ impl Doctor {
     }
 
     fn check_module(&self, nginx: &Binary) -> Vec<Check> {
-        let module = match find_module(nginx, self.module.as_deref()) {
-            Ok(path) => path,
-            Err(error) => {
-                return vec![Check::missing(
-                    "module",
-                    error.to_string(),
-                    "make build (and make install), or name it with --module",
-                )];
-            }
-        };
         let (lines, mut checks) = match Lines::read(nginx, self.conf.as_deref()) {
             Ok(lines) => (lines, Vec::new()),
             Err(error) => {
-                let found = format!("{error:#}; the trial has defaults only");
+                let found = format!("{error:#}; what is tried has defaults only");
                 let check = match geteuid().is_root() {
                     true => Check::missing("nginx.conf", found, "mend what `nginx -t` reports"),
                     false => Check::note("nginx.conf", found, "run this as root"),
                 };
                 (Lines::default(), vec![check])
+            }
+        };
+        if !self.trial && running::is_there() {
+            checks.extend(running::run(&lines));
+            return checks;
+        }
+        let module = match find_module(nginx, self.module.as_deref()) {
+            Ok(path) => path,
+            Err(error) => {
+                checks.push(Check::missing(
+                    "module",
+                    error.to_string(),
+                    "make build (and make install), or name it with --module",
+                ));
+                return checks;
             }
         };
         checks.extend(trial::run(nginx, &module, &lines));

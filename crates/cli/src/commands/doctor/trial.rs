@@ -7,7 +7,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::geteuid;
-use slipstream_offload::Reason;
 use slipstream_testbed::credentials::Credentials;
 use slipstream_testbed::nginx::{Binary, Configuration, Server, quote};
 use slipstream_testbed::port::unused_address;
@@ -17,16 +16,11 @@ use slipstream_testbed::suite::KeyType;
 use slipstream_testbed::{probe, status};
 
 use super::configuration::{self, Lines};
+use super::figures::{Figures, HANDSHAKES, PATIENCE};
 use super::findings::Check;
-
-/// Handshakes with each port, all at once: a handshake that is alone is left to OpenSSL.
-const HANDSHAKES: usize = 32;
 
 /// Servers of the operator that are tried. Servers with the same lines and keys count once.
 const MOST_SERVERS: usize = 8;
-
-/// How long figures may take to be complete.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Starts `nginx` with `module` and the operator's `lines`, makes handshakes with each of its
 /// servers, and says of each if it was accelerated.
@@ -69,14 +63,6 @@ struct Site {
     key: KeyType,
     address: SocketAddr,
     is_on: bool,
-}
-
-/// The figures of the worker that handshakes change.
-struct Figures {
-    handshakes: u64,
-    lanes: u64,
-    device: u64,
-    software: [u64; Reason::ALL.len()],
 }
 
 impl Trial {
@@ -155,7 +141,7 @@ impl Trial {
         const NAME: &str = "handshakes";
         let tried = format!("{}, {}", site.name, describe(site.key));
         let outcome = self.figures(0).and_then(|before| {
-            let protocols = probe::handshakes(site.address, HANDSHAKES)?;
+            let protocols = probe::handshakes(site.address, "localhost", HANDSHAKES)?;
             let after = self.figures(before.handshakes + HANDSHAKES as u64)?;
             Ok((protocols, after.since(&before)))
         });
@@ -171,7 +157,7 @@ impl Trial {
         };
         let protocol = protocols.first().map_or("", String::as_str);
         let detail = format!("{tried}, {protocol}: {}", figures.describe());
-        if figures.lanes + figures.device > 0 {
+        if figures.are_accelerated() {
             return Check::ok(NAME, detail);
         }
         if !site.is_on {
@@ -197,7 +183,7 @@ impl Trial {
         let end = Instant::now() + PATIENCE;
         loop {
             let page = status::fetch(self.status, false)?;
-            let figures = Figures::read(&page);
+            let figures = Figures::of_page(&page);
             let takes_part = status::total(&page, |series| series == "slipstream_workers") > 0;
             if figures.handshakes >= handshakes || !takes_part || Instant::now() > end {
                 return Ok(figures);
@@ -215,58 +201,6 @@ impl Trial {
         let said = warnings.filter_map(|line| line.split_once(PREFIX).map(|both| both.1));
         let said: Vec<&str> = said.collect();
         said.join("; ")
-    }
-}
-
-impl Figures {
-    fn read(page: &str) -> Figures {
-        let sum = |family: &str| {
-            let of_family = |series: &str| {
-                let rest = series.strip_prefix("slipstream_");
-                let rest = rest.and_then(|rest| rest.strip_prefix(family));
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('{'))
-            };
-            status::total(page, of_family)
-        };
-        let software = Reason::ALL.map(|reason| {
-            let series = format!(
-                "slipstream_software_operations_total{{reason=\"{}\"}}",
-                reason.name()
-            );
-            status::total(page, |one| one == series)
-        });
-        Figures {
-            handshakes: sum("handshakes_total"),
-            lanes: sum("lane_operations_total") + sum("at_once_operations_total"),
-            device: sum("device_operations_total"),
-            software,
-        }
-    }
-
-    fn since(&self, before: &Figures) -> Figures {
-        let mut software = self.software;
-        for (count, before) in software.iter_mut().zip(before.software) {
-            *count -= before;
-        }
-        Figures {
-            handshakes: self.handshakes - before.handshakes,
-            lanes: self.lanes - before.lanes,
-            device: self.device - before.device,
-            software,
-        }
-    }
-
-    fn describe(&self) -> String {
-        let mut parts = vec![format!("{} operations in lanes", self.lanes)];
-        if self.device > 0 {
-            parts.push(format!("{} on the device", self.device));
-        }
-        for (reason, count) in Reason::ALL.iter().zip(self.software) {
-            if count > 0 {
-                parts.push(format!("{count} in software ({})", reason.name()));
-            }
-        }
-        format!("{HANDSHAKES} handshakes, {}", parts.join(", "))
     }
 }
 

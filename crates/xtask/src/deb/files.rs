@@ -84,7 +84,7 @@ fn add(root: &Path, folder: &Path, files: &mut BTreeMap<PathBuf, Facts>) -> Resu
         if OF_THE_PACKAGE_MANAGER
             .iter()
             .chain(OF_USERS)
-            .any(|known| is(&known))
+            .any(|known| is(known))
         {
             continue;
         }

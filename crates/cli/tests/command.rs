@@ -260,7 +260,7 @@ fn every_command_has_a_manual_page() {
     assert!(status.success());
     let page = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     let overview = page("slipstream.1");
-    for command in ["bench", "demo", "doctor", "engine", "serve"] {
+    for command in ["bench", "demo", "doctor", "engine", "serve", "status"] {
         assert!(
             overview.contains(&format!("slipstream\\-{command}(1)")),
             "{command}"

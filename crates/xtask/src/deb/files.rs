@@ -81,11 +81,7 @@ fn add(root: &Path, folder: &Path, files: &mut BTreeMap<PathBuf, Facts>) -> Resu
         let entry = entry?;
         let path = folder.join(entry.file_name());
         let is = |known: &&str| path == Path::new(known);
-        if OF_THE_PACKAGE_MANAGER
-            .iter()
-            .chain(OF_USERS)
-            .any(|known| is(&known))
-        {
+        if OF_THE_PACKAGE_MANAGER.iter().chain(OF_USERS).any(is) {
             continue;
         }
         let metadata = entry.metadata()?;
@@ -101,4 +97,35 @@ fn add(root: &Path, folder: &Path, files: &mut BTreeMap<PathBuf, Facts>) -> Resu
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(list: &[(&str, u32)]) -> Files {
+        let facts = |mode: u32| (mode, 0, 0, String::new());
+        let entries = list
+            .iter()
+            .map(|(path, mode)| (PathBuf::from(path), facts(*mode)));
+        Files(entries.collect())
+    }
+
+    #[test]
+    fn every_difference_is_named() {
+        let before = files(&[("etc/a", 0o644), ("etc/b", 0o644)]);
+        assert!(
+            files(&[("etc/a", 0o644), ("etc/b", 0o644)])
+                .must_equal(&before)
+                .is_ok()
+        );
+        let after = files(&[("etc/a", 0o600), ("etc/c", 0o644)]);
+        let error = after
+            .must_equal(&before)
+            .expect_err("three differences")
+            .to_string();
+        for difference in ["changed: /etc/a", "missing: /etc/b", "left behind: /etc/c"] {
+            assert!(error.contains(difference), "{error}");
+        }
+    }
 }

@@ -19,6 +19,8 @@ use anyhow::{Context, Result, ensure};
 pub(crate) use containers::test as test_containers;
 pub(crate) use stage::stage;
 
+use source::Source;
+
 use crate::build::target;
 use crate::root::{self, Root};
 use crate::{packages, process};
@@ -88,7 +90,8 @@ enum Place {
 pub(crate) fn build(release: Option<&str>) -> Result<()> {
     let (release, place) = find(release)?;
     let folder = release.folder();
-    build_in(&place, &release, &folder)?;
+    let source = build_in(&place, &release, &folder)?;
+    lint(&place, &folder, &source)?;
     let packages = release.packages();
     fs::create_dir_all(&packages)?;
     for file in built(&folder)? {
@@ -171,35 +174,44 @@ fn find(release: Option<&str>) -> Result<(Release, Place)> {
     }
 }
 
-/// Makes the source package in a folder, builds it there, and runs lintian.
-fn build_in(place: &Place, release: &Release, folder: &Path) -> Result<()> {
+/// Makes the source package in a folder, and builds it there.
+fn build_in(place: &Place, release: &Release, folder: &Path) -> Result<Source> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
     }
     fs::create_dir_all(folder)?;
     let source = source::make(folder, release)?;
-    let command = |program: &str| -> Result<Command> {
-        let mut command = match place {
-            Place::ThisMachine => {
-                let mut command = root::isolated(Path::new("/"));
-                command.args(["--dev-bind", "/dev", "/dev", "--proc", "/proc"]);
-                command
-            }
-            Place::Root(root) => {
-                let home = std::env::home_dir().context("HOME is not set")?;
-                let rust = [".cargo/bin", ".rustup"].map(|folder| home.join(folder));
-                let rust: Vec<&Path> = rust.iter().map(PathBuf::as_path).collect();
-                root.command(&[folder], &rust)
-            }
-        };
-        command.arg("--chdir").arg(&source.tree).arg(program);
-        Ok(command)
-    };
-    process::run(command("dpkg-buildpackage")?.args(["-us", "-uc"]))?;
-    let changes = format!("slipstream_{}_amd64.changes", source.version);
+    let mut command = command(place, folder, &source)?;
+    process::run(command.args(["dpkg-buildpackage", "-us", "-uc"]))?;
+    Ok(source)
+}
+
+/// Has lintian look for mistakes in the source package and in the packages.
+fn lint(place: &Place, folder: &Path, source: &Source) -> Result<()> {
+    let mut command = command(place, folder, source)?;
     process::run(
-        command("lintian")?
-            .args(["--fail-on", "error", "--info"])
-            .arg(format!("../{changes}")),
+        command
+            .args(["lintian", "--fail-on", "error", "--info"])
+            .arg(format!("../slipstream_{}_amd64.changes", source.version)),
     )
+}
+
+/// Returns a command that runs in the source package, without a network. It has to be given its
+/// words.
+fn command(place: &Place, folder: &Path, source: &Source) -> Result<Command> {
+    let mut command = match place {
+        Place::ThisMachine => {
+            let mut command = root::isolated(Path::new("/"));
+            command.args(["--dev-bind", "/dev", "/dev", "--proc", "/proc"]);
+            command
+        }
+        Place::Root(root) => {
+            let home = std::env::home_dir().context("HOME is not set")?;
+            let rust = [".cargo/bin", ".rustup"].map(|folder| home.join(folder));
+            let rust: Vec<&Path> = rust.iter().map(PathBuf::as_path).collect();
+            root.command(&[folder], &rust)
+        }
+    };
+    command.arg("--chdir").arg(&source.tree);
+    Ok(command)
 }

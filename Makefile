@@ -2,12 +2,16 @@
 
 XTASK = cargo run --quiet --locked -p slipstream-xtask --
 
+# Of `make matrix`: releases of Debian, and an OpenSSL that none of them has.
+RELEASES = trixie unstable openssl-4.0
+
 .PHONY: help demo test matrix build install uninstall deb deb-test deb-reproduce container-test lint audit rust
 
 help:
 	@echo 'make demo       install what is needed, build, show it working, measure it (3 to 6 minutes)'
 	@echo 'make test       install what tests need and run all of them'
-	@echo 'make matrix     build and test on other releases of Debian (as root; RELEASES="trixie unstable")'
+	@echo 'make matrix     build and test on other releases of Debian and with OpenSSL 4.0 (as root;'
+	@echo '                RELEASES=trixie for one of them, as .ci/run: 11 minutes)'
 	@echo 'make build      build module, provider and command'
 	@echo 'make install    copy them to where Debian keeps such things (as root, after make build)'
 	@echo 'make uninstall  remove them again'
@@ -32,7 +36,8 @@ test: rust
 	  cargo run --quiet --locked -p slipstream-xtask --features nginx-source -- test
 
 matrix: rust
-	@$(XTASK) matrix $(RELEASES)
+	@cargo run --quiet --locked -p slipstream-xtask \
+	  $(if $(filter openssl-4.0,$(RELEASES)),--features openssl-source) -- matrix $(RELEASES)
 
 build: rust
 	@$(XTASK) build

@@ -21,7 +21,7 @@ tasks:
   build           build the command, the loadable provider and the module for Debian's nginx
   demo [ARGS]     build, then run `slipstream demo ARGS`
   test            build for both nginx versions, run all tests, list all failures
-  matrix [NAMES]  build and test on other releases of Debian: trixie and unstable
+  matrix NAMES    build and test on other releases of Debian, such as trixie and unstable
   lint            formatting, clippy, documents, and the direction of dependencies
   check-docs      links, tables and pages of the documents
   install         copy what was built to where Debian keeps such things (DESTDIR is honoured)

@@ -12,6 +12,8 @@ pub(crate) const BUILD: &[&str] = &[
     "libssl-dev",
     "libpcre2-dev",
     "zlib1g-dev",
+    // Debian's nginx since 1.30 asks it for the flags of the compiler.
+    "dpkg-dev",
     "gcc",
     "make",
     "pkg-config",

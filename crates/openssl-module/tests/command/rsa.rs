@@ -139,7 +139,10 @@ fn certificates_and_messages_are_signed() {
     );
     workshop.openssl(Ours, "req -in request.pem -noout -verify");
     let issue = "x509 -req -in request.pem -CA certificate.pem -CAkey key.pem -days 1 \
-                 -CAcreateserial -out leaf.pem -sigopt rsa_padding_mode:pss";
+                 -CAcreateserial -out leaf.pem -sigopt rsa_padding_mode:pss \
+                 -extfile leaf.cnf -extensions leaf";
+    // OpenSSL 4.0 would look for extensions in the configuration.
+    workshop.write("leaf.cnf", b"[leaf]\nbasicConstraints = CA:FALSE\n");
     workshop.openssl(Ours, issue);
     workshop.openssl(Stock, "verify -CAfile certificate.pem leaf.pem");
     workshop.write("message", b"a message\n");

@@ -63,6 +63,15 @@ impl Report {
             .push([release, nginx, openssl, haproxy, squid, varnish]);
     }
 
+    /// Adds an OpenSSL that comes with no server.
+    #[cfg(feature = "openssl-source")]
+    pub(super) fn openssl(&mut self, name: &str, version: &str) {
+        let none = || "-".to_owned();
+        let version = version.to_owned();
+        self.releases
+            .push([name.to_owned(), none(), version, none(), none(), none()]);
+    }
+
     /// Adds a line below the table.
     pub(super) fn note(&mut self, release: &str, note: &str) {
         self.notes.push(format!("{release}: {note}"));
@@ -88,12 +97,12 @@ impl fmt::Display for Report {
         {
             writeln!(
                 f,
-                "{release:<10}{nginx:<10}{openssl:<10}{haproxy:<10}{squid:<10}{varnish}"
+                "{release:<13}{nginx:<10}{openssl:<10}{haproxy:<10}{squid:<10}{varnish}"
             )?;
         }
         writeln!(
             f,
-            "\n{:<10}{:<20}{:>8}{:>8}{:>14}{:>10}",
+            "\n{:<13}{:<20}{:>8}{:>8}{:>14}{:>10}",
             "release", "part", "passed", "failed", "with skips", "left out"
         )?;
         for row in &self.rows {
@@ -107,7 +116,7 @@ impl fmt::Display for Report {
             let (release, part, failed) = (&row.release, &row.part, failed.len());
             write!(
                 f,
-                "{release:<10}{part:<20}{passed:>8}{failed:>8}{tests_with_skips:>14}{left_out:>10}"
+                "{release:<13}{part:<20}{passed:>8}{failed:>8}{tests_with_skips:>14}{left_out:>10}"
             )?;
             match &row.error {
                 Some(error) => writeln!(f, "  {error}")?,
@@ -116,7 +125,7 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "\nleft out: tests of the published nginx, and those that are ignored"
+            "\nleft out of releases: tests of the published nginx, and those that are ignored"
         )?;
         for note in &self.notes {
             writeln!(f, "left out, {note}")?;
@@ -165,8 +174,8 @@ mod tests {
         report.note("sid", "there is no varnish");
         let table = report.to_string();
         for line in [
-            "trixie    integration                7       1             1         3",
-            "sid       build                      0       0             0         0  no compiler",
+            "trixie       integration                7       1             1         3",
+            "sid          build                      0       0             0         0  no compiler",
             "left out, sid: there is no varnish",
             "skipped in part, trixie integration a::b: no java",
             "FAILED trixie integration device::bad",

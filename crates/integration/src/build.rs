@@ -1,6 +1,7 @@
 //! The builds of nginx that everything is tested with.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use slipstream_testbed::nginx::Binary;
@@ -29,6 +30,18 @@ impl Build {
     /// If it is missing.
     pub fn module(self) -> PathBuf {
         built(&self.binary().version, "ngx_slipstream_module.so")
+    }
+
+    /// Returns true if this nginx was configured with `argument`.
+    ///
+    /// # Panics
+    /// If it cannot be run.
+    pub fn has(self, argument: &str) -> bool {
+        let output = Command::new(self.executable()).arg("-V").output();
+        let output = output.expect("nginx can be run").stderr;
+        String::from_utf8_lossy(&output)
+            .split_whitespace()
+            .any(|word| word == argument)
     }
 
     /// The dynamic module that has the block `name`; `None` if this nginx has it built in.

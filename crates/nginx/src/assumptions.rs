@@ -29,10 +29,7 @@ pub(crate) unsafe fn tls_context(
     // is only used once the log beside it has shown that it is one.
     unsafe {
         let ssl = conf.byte_add(SSL_OFFSET).cast::<ngx_ssl_t>();
-        // nginx sets the log of each server's TLS while it reads the configuration, with TLS or
-        // without.
-        let is_there = (*ssl).log == (*(*cycle).old_cycle).log;
-        if !is_there {
+        if !is_tls(cycle, ssl) {
             return Err(differs("the layout of ngx_http_ssl_srv_conf_t"));
         }
         let context = (*ssl).ctx;
@@ -44,6 +41,16 @@ pub(crate) unsafe fn tls_context(
             false => Err(differs("the configuration that a TLS context names")),
         }
     }
+}
+
+/// Returns true if `ssl` is the TLS of a server. nginx sets its log while it reads the
+/// configuration, with TLS or without.
+///
+/// # Safety
+/// As [`tls_context`], where `ssl` can be read.
+pub(crate) unsafe fn is_tls(cycle: *const ngx_cycle_t, ssl: *const ngx_ssl_t) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { (*ssl).log == (*(*cycle).old_cycle).log }
 }
 
 /// Describes what is not as assumed.

@@ -190,7 +190,8 @@ unsafe fn isolate(cycle: *mut ngx_cycle_t, conf: &CoreConf) -> Result<(), String
         // SAFETY: by the caller's promise; the provider has been loaded.
         unsafe {
             let servers = Servers::of(cycle);
-            servers.check()?;
+            servers.check_http()?;
+            servers.check_stream()?;
             isolation::isolate(path, &servers.contexts())
         }
     });
@@ -240,6 +241,16 @@ unsafe fn prepare(
     }));
     load_provider()?;
     prefer_provider(true);
+    if let Err(reason) = servers.check_stream() {
+        // SAFETY: the cycle's log.
+        unsafe {
+            log::write(
+                (*cycle).log,
+                Level::Warning,
+                format_args!("{reason}, handshakes of stream are served as without the module"),
+            );
+        }
+    }
     let mut keys = 0;
     for &context in &servers.http.contexts {
         // SAFETY: by the caller's promise the context is valid; the module is never unloaded.
@@ -285,7 +296,7 @@ unsafe fn prepare(
 /// # Errors
 /// The reason why nothing is accelerated.
 fn plan(conf: &CoreConf, servers: &Servers) -> Result<Option<Backend>, String> {
-    servers.check()?;
+    servers.check_http()?;
     if conf.offload == Offload::Software {
         return Err("\"offload software\"".into());
     }

@@ -2,7 +2,7 @@
 
 use nginx_sys::{
     SSL_CTX, ngx_cycle_t, ngx_http_conf_ctx_t, ngx_http_core_main_conf_t, ngx_http_core_module,
-    ngx_http_core_srv_conf_t, ngx_http_module, ngx_module_t, ngx_ssl_t,
+    ngx_http_core_srv_conf_t, ngx_http_module, ngx_module_t,
 };
 
 use crate::config::ServerConf;
@@ -25,7 +25,7 @@ pub(crate) struct Group {
     /// Their TLS contexts.
     pub(crate) contexts: Vec<*mut SSL_CTX>,
     /// An assumption about nginx that does not hold.
-    differs: Option<String>,
+    pub(crate) differs: Option<String>,
 }
 
 impl Servers {
@@ -52,9 +52,15 @@ impl Servers {
     }
 
     /// # Errors
-    /// An assumption about nginx that does not hold.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    /// An assumption about http that does not hold.
+    pub(crate) fn check_http(&self) -> Result<(), String> {
         self.http.differs.clone().map_or(Ok(()), Err)
+    }
+
+    /// # Errors
+    /// An assumption about stream that does not hold.
+    pub(crate) fn check_stream(&self) -> Result<(), String> {
+        self.stream.differs.clone().map_or(Ok(()), Err)
     }
 
     /// Returns all TLS contexts.
@@ -63,21 +69,6 @@ impl Servers {
             .into_iter()
             .flat_map(|group| group.contexts.iter().copied())
             .collect()
-    }
-}
-
-impl Group {
-    /// Adds a server with the configuration `ours` of this module and the TLS state `ssl`.
-    ///
-    /// # Safety
-    /// Both are valid.
-    pub(crate) unsafe fn add(&mut self, ours: *const ServerConf, ssl: *const ngx_ssl_t) {
-        // SAFETY: by the caller's promise.
-        let (is_enabled, context) = unsafe { ((*ours).is_enabled(), (*ssl).ctx) };
-        self.any_enabled |= is_enabled;
-        if !context.is_null() {
-            self.contexts.push(context);
-        }
     }
 }
 

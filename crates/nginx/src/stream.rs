@@ -14,7 +14,7 @@ use std::mem::offset_of;
 
 use nginx_sys::{
     NGX_STREAM_MODULE, ngx_connection_t, ngx_cycle, ngx_cycle_t, ngx_int_t, ngx_module_t,
-    ngx_stream_conf_ctx_t, ngx_stream_core_main_conf_t, ngx_stream_core_srv_conf_t,
+    ngx_ssl_t, ngx_stream_conf_ctx_t, ngx_stream_core_main_conf_t, ngx_stream_core_srv_conf_t,
     ngx_stream_handler_pt, ngx_stream_phases_NGX_STREAM_SSL_PHASE, ngx_stream_session_t,
 };
 
@@ -23,6 +23,7 @@ use nginx_sys::ngx_stream_ssl_conf_t as SslConf;
 #[cfg(stream_ssl_srv_conf)]
 use nginx_sys::ngx_stream_ssl_srv_conf_t as SslConf;
 
+use crate::assumptions::{self, differs};
 use crate::config::ServerConf;
 use crate::connection::Connection;
 use crate::handshake::{self, Phases};
@@ -33,7 +34,7 @@ use crate::servers::Group;
 /// Returns the servers of stream in `cycle`.
 ///
 /// # Safety
-/// `cycle` is a cycle whose configuration has been read.
+/// `cycle` is a cycle whose configuration has been read, and the one before it is still there.
 pub(crate) unsafe fn servers(cycle: *const ngx_cycle_t) -> Group {
     let mut group = Group::default();
     // SAFETY: by the caller's promise the tree of stream's configuration is complete; each level is
@@ -52,9 +53,17 @@ pub(crate) unsafe fn servers(cycle: *const ngx_cycle_t) -> Group {
             let confs = (*(*server).ctx).srv_conf;
             let ours = *confs.add(index::stream_context_index());
             let ssl = *confs.add((*ssl_module).ctx_index);
-            let ssl = ssl.byte_add(offset_of!(SslConf, ssl));
-            group.add(ours.cast(), ssl.cast());
+            let ssl = ssl.byte_add(offset_of!(SslConf, ssl)).cast::<ngx_ssl_t>();
+            group.any_enabled |= (*ours.cast::<ServerConf>()).is_enabled();
+            if !assumptions::is_tls(cycle, ssl) {
+                group.differs = Some(differs("the layout of stream's TLS servers"));
+            } else if !(*ssl).ctx.is_null() {
+                group.contexts.push((*ssl).ctx);
+            }
         }
+    }
+    if group.differs.is_some() {
+        group.contexts.clear();
     }
     group
 }

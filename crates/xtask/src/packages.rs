@@ -39,6 +39,7 @@ pub(crate) const TEST: &[&str] = &[
     "libnginx-mod-mail",
     "libnginx-mod-stream",
     "nghttp2-client",
+    "ngtcp2-client",
     "python3",
     "squid-openssl",
     "varnish",

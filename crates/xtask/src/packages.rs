@@ -37,6 +37,7 @@ pub(crate) const TEST: &[&str] = &[
     "libnginx-mod-mail",
     "libnginx-mod-stream",
     "nghttp2-client",
+    "prometheus",
     "python3",
     "squid-openssl",
     "varnish",

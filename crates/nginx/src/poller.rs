@@ -28,6 +28,8 @@ struct Poller {
     progress_seen: Cell<u64>,
     /// The worker's progress when values were last precomputed.
     progress_precomputed: Cell<u64>,
+    /// The worker's progress when its counters were last published although no answer had come.
+    progress_published: Cell<u64>,
 }
 
 type ProcessEvents = unsafe extern "C" fn(*mut ngx_cycle_t, ngx_msec_t, ngx_uint_t) -> ngx_int_t;
@@ -50,6 +52,7 @@ pub(crate) unsafe fn install(notify: Notify, log: *mut ngx_log_t) -> bool {
             notify,
             progress_seen: Cell::new(0),
             progress_precomputed: Cell::new(0),
+            progress_published: Cell::new(0),
         }))));
         *slot = Some(process_events);
     }
@@ -84,6 +87,10 @@ impl Poller {
     fn prepare_to_sleep(&self, worker: &'static Worker, timer: ngx_msec_t) -> ngx_msec_t {
         if in_flight() == 0 && !has_ready() {
             let progress = worker.progress();
+            // Software may have computed everything.
+            if self.progress_published.replace(progress) != progress {
+                worker.publish();
+            }
             if timer != 0 && self.progress_precomputed.replace(progress) != progress {
                 instance::with(Instance::precompute);
             }

@@ -40,6 +40,7 @@ pub(crate) const TEST: &[&str] = &[
     "libnginx-mod-stream",
     "nghttp2-client",
     "ngtcp2-client",
+    "prometheus",
     "python3",
     "squid-openssl",
     "varnish",

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::process::Command;
 
 use slipstream_integration::programs::run;
 use slipstream_integration::{
-    Authority, Build, Configuration, KeyType, Nginx, Terminator, TerminatorConfiguration, command,
-    unused_address,
+    Authority, Build, Configuration, Engine, KeyType, Nginx, Terminator, TerminatorConfiguration,
+    command, unused_address,
 };
 
 use crate::pages::{Entry, code, entries, tables};
@@ -181,6 +182,30 @@ fn every_figure_of_an_engine() {
     assert_eq!(
         documented.collect::<BTreeSet<_>>(),
         known.collect::<BTreeSet<_>>()
+    );
+}
+
+#[test]
+fn every_metric_of_an_engine() {
+    let engine = Engine::start(&[]);
+    let output = Command::new(command())
+        .args(["status", "--prometheus"])
+        .env("SLIPSTREAM_RUN", engine.run())
+        .output()
+        .expect("the command that `make test` builds");
+    let page = String::from_utf8(output.stdout).expect("text");
+    let families = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let families = families.filter_map(|family| Some(family.split_once(' ')?.0.to_owned()));
+    let documented = section("metrics.md", "slipstream status");
+    let documented = documented.iter().flat_map(|row| code(&row[0]));
+    // nginx and serve have pages of their own.
+    let is_engines = |name: &String| {
+        let of_all = ["slipstream_processes", "slipstream_unreadable_processes"];
+        name.starts_with("slipstream_engine_") || of_all.contains(&name.as_str())
+    };
+    assert_eq!(
+        documented.filter(is_engines).collect::<BTreeSet<_>>(),
+        families.collect::<BTreeSet<_>>()
     );
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, FallocateFlags, Gid, Mode, OFlags};
@@ -38,6 +38,7 @@ pub struct Region {
 #[derive(Debug)]
 struct File {
     directory: OwnedFd,
+    path: PathBuf,
     name: CString,
 }
 
@@ -61,18 +62,18 @@ impl Region {
         group: Option<u32>,
     ) -> io::Result<Self> {
         let (head, places) = layout.head();
-        let directory = directory::open_to_write(path)?;
-        let (file, name) = create(&directory, layout.program).map_err(|error| {
-            let error = io::Error::from(error);
-            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-        })?;
+        let (directory, file, name) = create(path, layout.program)?;
         let words = prepare(&file, places.end, group).inspect_err(|_| {
             let _ = rustix::fs::unlinkat(&directory, &name, AtFlags::empty());
         })?;
         let region = Self {
             words,
             places,
-            file: Some(File { directory, name }),
+            file: Some(File {
+                directory,
+                path: path.to_owned(),
+                name,
+            }),
         };
         region.describe(&head, layout);
         if let Some(process) = process {
@@ -146,11 +147,13 @@ impl Region {
         &self.words[self.places.slot(index)]
     }
 
-    /// Removes the file. The memory stays.
+    /// Removes the file, and its directory if it was the last one there. The memory stays.
     pub fn remove(&self) {
         if let Some(file) = &self.file {
             // If it cannot be removed, a reader sees that its process has ended.
             let _ = rustix::fs::unlinkat(&file.directory, &file.name, AtFlags::empty());
+            // Fails if there are others, or if it is a service's.
+            let _ = rustix::fs::rmdir(&file.path);
         }
     }
 
@@ -205,21 +208,28 @@ impl Layout {
     }
 }
 
-/// Makes a file that did not exist.
-fn create(directory: &OwnedFd, program: &str) -> rustix::io::Result<(OwnedFd, CString)> {
+/// Makes a file that did not exist, and the directory if need be.
+fn create(path: &Path, program: &str) -> io::Result<(OwnedFd, OwnedFd, CString)> {
     let process = std::process::id();
     let mut attempt = 0;
     loop {
+        let directory = directory::open_to_write(path)?;
         let name = match attempt {
             0 => format!("{program}.{process}"),
             _ => format!("{program}.{process}.{attempt}"),
         };
-        let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+        let name = CString::new(name)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC;
-        match rustix::fs::openat(directory, &name, flags, Mode::from_raw_mode(0o600)) {
-            Err(Errno::EXIST) if attempt < ATTEMPTS => attempt += 1,
-            file => return file.map(|file| (file, name)),
+        match rustix::fs::openat(&directory, &name, flags, Mode::from_raw_mode(0o600)) {
+            Ok(file) => return Ok((directory, file, name)),
+            // The name is taken, or another process has just removed the directory.
+            Err(Errno::EXIST | Errno::NOENT) if attempt < ATTEMPTS => attempt += 1,
+            Err(error) => {
+                let error = io::Error::from(error);
+                let text = format!("{}: {error}", path.display());
+                return Err(io::Error::new(error.kind(), text));
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::ptr::NonNull;
 
 use corosensei::stack::DefaultStack;
-use slipstream_accelerators::lanes::{Lanes, Options};
+use slipstream_accelerators::lanes::{Backend, Lanes, Options};
 use slipstream_offload::accelerator::Moment;
 use slipstream_offload::fiber::CurrentFiber;
 use slipstream_offload::instance::Instance;
@@ -131,8 +131,13 @@ fn ensure_instance(loaded: LoadedRef) -> Option<()> {
         return Some(());
     }
     let backend = loaded.backend()?;
-    // On a large stack: the first measurement computes batches.
-    let measured = on_batch_stack(|| loaded.costs(backend))?;
+    // On a large stack: the first measurement computes batches, and an instance is large itself,
+    // with a histogram for each kind of operation.
+    on_batch_stack(|| make_instance(loaded, backend))?
+}
+
+fn make_instance(loaded: LoadedRef, backend: Backend) -> Option<()> {
+    let measured = loaded.costs(backend);
     let scheduler = Scheduler {
         flush: loaded.flush(),
         software: measured.software,

@@ -277,13 +277,8 @@ impl Site {
         }
         for credentials in &self.credentials {
             let text = fs::read_to_string(&credentials.key_file).unwrap();
-            // The first lines say what kind of key it is, and the public half comes first; and the
-            // last may be short.
-            let lines: Vec<&str> = text.lines().collect();
-            for line in &lines[lines.len() / 2..lines.len() - 2] {
-                let windows_of = line.as_bytes().windows(16);
-                windows.extend(windows_of.map(|window| ("file", window.try_into().unwrap())));
-            }
+            let windows_of = private_text(&text, &self.secrets());
+            windows.extend(windows_of.into_iter().map(|window| ("file", window)));
         }
         let present: HashSet<[u8; 16]> = {
             let wanted: HashSet<[u8; 16]> = windows.iter().map(|(_, window)| *window).collect();
@@ -300,4 +295,29 @@ impl Site {
         names.dedup();
         names
     }
+}
+
+/// Returns every sixteen characters of a key in PEM that stand for nothing but bytes of a secret:
+/// the rest of it is public.
+fn private_text(pem: &str, secrets: &[(&'static str, Vec<u8>)]) -> Vec<[u8; 16]> {
+    const IN_A_LINE: usize = 64;
+    let lines: Vec<&str> = pem.lines().filter(|line| !line.starts_with('-')).collect();
+    let text = lines.concat();
+    let der = openssl::base64::decode_block(&text).expect("base64");
+    let mut windows = Vec::new();
+    for (_, secret) in secrets {
+        let Some(start) = der.windows(secret.len()).position(|bytes| bytes == secret) else {
+            continue;
+        };
+        let first = (start * 8).div_ceil(6);
+        let end = (start + secret.len()) * 8 / 6;
+        let is_in_a_line = |at: &usize| at % IN_A_LINE + 16 <= IN_A_LINE;
+        windows.extend(
+            (first..=end - 16)
+                .filter(is_in_a_line)
+                .map(|at| <[u8; 16]>::try_from(&text.as_bytes()[at..at + 16]).expect("sixteen")),
+        );
+    }
+    assert!(!windows.is_empty(), "no secret in the file of a key");
+    windows
 }

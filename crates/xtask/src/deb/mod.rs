@@ -97,6 +97,8 @@ pub(crate) fn build(release: Option<&str>) -> Result<()> {
     for file in built(&folder)? {
         fs::copy(&file, packages.join(file.file_name().unwrap_or_default()))?;
     }
+    // More than a gigabyte, of no further use.
+    fs::remove_dir_all(&source.tree)?;
     println!("\nthe packages are in {}", packages.display());
     Ok(())
 }

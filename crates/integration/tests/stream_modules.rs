@@ -1,7 +1,7 @@
-//! Modules that stream's servers share a worker with: one that changes what is taken for granted
-//! about stream, and an engine that holds the keys.
+//! Modules that share a worker with this one and change what is taken for granted about nginx; and
+//! an engine that holds the keys of stream's servers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use slipstream_integration::programs::finish;
@@ -19,16 +19,7 @@ each_build!(the_keys_of_stream_are_isolated);
 fn a_strange_tls_phase_is_left_to_nginx() {
     const BUILD: Build = Build::Distribution;
     let folder = ScratchDirectory::new().unwrap();
-    let module = folder.file("phase.so");
-    let tree = BUILD.tree();
-    let mut compiler = Command::new("gcc");
-    compiler.args(["-shared", "-fPIC", "-o"]).arg(&module);
-    for include in ["core", "event", "event/modules", "os/unix", "stream"] {
-        compiler.arg("-I").arg(tree.join("src").join(include));
-    }
-    compiler.arg("-I").arg(tree.join("objs"));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stream_modules/phase.c");
-    finish(compiler.arg(source), b"").expect_success();
+    let module = compile(BUILD, "phase", &folder);
 
     let authority = Authority::new();
     let [stream, http] = [unused_address(), unused_address()];
@@ -66,6 +57,36 @@ fn a_strange_tls_phase_is_left_to_nginx() {
     assert_eq!(nginx.settled().lane_operations(), 1);
 }
 
+/// A worker that finds another handler at the listening sockets of http leaves them to nginx, and
+/// says why.
+#[test]
+fn a_strange_handler_of_listening_sockets_is_left_to_nginx() {
+    const BUILD: Build = Build::Distribution;
+    let folder = ScratchDirectory::new().unwrap();
+    let module = compile(BUILD, "listen", &folder);
+    let authority = Authority::new();
+    let address = unused_address();
+    let configuration = Configuration::new()
+        .main(format!("load_module {};", module.display()))
+        .server(
+            format!("{address} ssl"),
+            &[&authority.issue(KeyType::Rsa(2048), &["localhost"])],
+            "location / { return 200 served; }",
+        );
+    let nginx = Nginx::start(BUILD, &configuration);
+    nginx.expect_log("the handler of http's listening sockets is not as this module assumes it");
+    eventually("it is said", || {
+        nginx.log_lines_with("handshakes of http are served as without the module") == 1
+    });
+    let offer = Offer::tls13()
+        .name("localhost")
+        .roots(authority.certificate());
+    let client = Client::new(address, &offer);
+    concurrently(8, |_| assert_eq!(client.get("/").unwrap().text(), "served"));
+    let metrics = nginx.settled();
+    assert_eq!((metrics.handshakes(), metrics.lane_operations()), (0, 0));
+}
+
 /// The master has the engine hold the keys of stream's servers, too, and of those whose handshakes
 /// do not take part.
 fn the_keys_of_stream_are_isolated(build: Build) {
@@ -101,4 +122,20 @@ fn the_keys_of_stream_are_isolated(build: Build) {
     let metrics = nginx.settled();
     assert_eq!(metrics.handshakes(), 48, "{metrics:#?}");
     assert!(metrics.device_operations() >= 24, "{metrics:#?}");
+}
+
+/// Compiles a module in C for `build`'s nginx.
+fn compile(build: Build, name: &str, folder: &ScratchDirectory) -> PathBuf {
+    let module = folder.file(&format!("{name}.so"));
+    let tree = build.tree();
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&module);
+    for include in ["core", "event", "event/modules", "os/unix", "stream"] {
+        compiler.arg("-I").arg(tree.join("src").join(include));
+    }
+    compiler.arg("-I").arg(tree.join("objs"));
+    let source = format!("tests/stream_modules/{name}.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    finish(compiler.arg(source), b"").expect_success();
+    module
 }

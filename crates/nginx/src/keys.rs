@@ -39,6 +39,8 @@ pub(crate) struct Prepared {
     pub(crate) measured: Measured,
     /// The token with which workers may use the keys that the master has registered at the device.
     pub(crate) token: Option<Token>,
+    /// Servers of http have TLS.
+    pub(crate) has_http: bool,
     pub(crate) stream: Stream,
 }
 
@@ -280,6 +282,7 @@ unsafe fn prepare(
         backend,
         measured,
         token,
+        has_http: !servers.http.contexts.is_empty(),
         stream: match (
             servers.stream.contexts.as_slice(),
             servers.stream.any_enabled,

@@ -17,6 +17,7 @@ use slipstream_offload::instance::{self, Instance, Mode, Waiting};
 use slipstream_offload::polling::Scheme;
 use slipstream_offload::scheduler::Scheduler;
 
+use crate::assumptions;
 use crate::config;
 use crate::directives::{CoreConf, Notify, Offload};
 use crate::gate;
@@ -228,14 +229,8 @@ unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf, tls: Option<Prepar
             notify::install_descriptors((*cycle).connection_n, (*cycle).log);
         }
         worker::install(Worker::new(conf, (*cycle).log));
-        for listening in (*cycle).listening.as_slice_mut::<ngx_listening_t>() {
-            let handler = listening.handler.map(|handler| handler as *const ());
-            if tls.is_some()
-                && handler == Some(ngx_http_init_connection as *const ())
-                && serves_tls(listening)
-            {
-                listening.handler = Some(handshake::init_connection);
-            }
+        if let Some(prepared) = tls {
+            take_over_listeners(cycle, prepared.has_http);
         }
         #[cfg(stream)]
         if let Some(prepared) = tls.filter(|prepared| prepared.stream != Stream::Absent)
@@ -259,6 +254,36 @@ unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf, tls: Option<Prepar
                 (*cycle).log,
                 Level::Warning,
                 "epoll does not take the accelerator's event, it is polled every 5 ms instead",
+            );
+        }
+    }
+}
+
+/// Installs the handler of http's listening sockets with TLS. Sockets with another handler than
+/// nginx's are left alone; if all are, the log says so.
+///
+/// # Safety
+/// As [`take_over`].
+unsafe fn take_over_listeners(cycle: *mut ngx_cycle_t, has_http: bool) {
+    let mut are_known = false;
+    // SAFETY: by the caller's promise.
+    unsafe {
+        for listening in (*cycle).listening.as_slice_mut::<ngx_listening_t>() {
+            let handler = listening.handler.map(|handler| handler as *const ());
+            if handler != Some(ngx_http_init_connection as *const ()) {
+                continue;
+            }
+            are_known = true;
+            if serves_tls(listening) {
+                listening.handler = Some(handshake::init_connection);
+            }
+        }
+        if has_http && !are_known {
+            let differs = assumptions::differs("the handler of http's listening sockets");
+            log::write(
+                (*cycle).log,
+                Level::Warning,
+                format_args!("{differs}, handshakes of http are served as without the module"),
             );
         }
     }

@@ -134,7 +134,7 @@ fn compile(build: Build, name: &str, folder: &ScratchDirectory) -> PathBuf {
         compiler.arg("-I").arg(tree.join("src").join(include));
     }
     compiler.arg("-I").arg(tree.join("objs"));
-    let source = format!("tests/stream_modules/{name}.c");
+    let source = format!("tests/other_modules/{name}.c");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     finish(compiler.arg(source), b"").expect_success();
     module

@@ -193,8 +193,10 @@ fn together_in_lanes() {
         assert_eq!(counters.lane_operations[Kind::Ecdh(curve).index()], 10);
     }
     assert_eq!(counters.lane_operations[Kind::X25519.index()], 15);
-    // A key pair for each, and a nonce for two keys of five.
-    assert_eq!(counters.precomputed() as usize, count + count * 2 / 5);
+    for curve in Curve::ALL {
+        assert_eq!(counters.lane_operations[Kind::Ecdsa(curve).index()], 7);
+    }
+    assert_eq!(counters.precomputed() as usize, count, "key pairs");
     assert_eq!(counters.software.iter().sum::<u64>(), 0);
     assert!(
         counters.fill[1..].iter().sum::<u64>() > 0,

@@ -9,6 +9,7 @@ use openssl::sign::{RsaPssSaltlen, Verifier};
 use rustls::SignatureScheme;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use slipstream_accelerators::lanes::LANES;
+use slipstream_keys::ec::Curve;
 use slipstream_keys::rsa::Size;
 use slipstream_offload::accelerator::{Accelerator, Estimate, Moment, Work};
 use slipstream_offload::counters::Counters;
@@ -90,7 +91,10 @@ fn every_scheme_in_lanes() {
     for size in Size::ALL {
         assert_eq!(counters.lane_operations[Kind::Rsa(size).index()], 6);
     }
-    assert_eq!(counters.precomputed(), 2, "nonces");
+    for curve in Curve::ALL {
+        assert_eq!(counters.lane_operations[Kind::Ecdsa(curve).index()], 1);
+    }
+    assert_eq!(counters.precomputed(), 0, "nonces");
 }
 
 #[test]
@@ -110,7 +114,7 @@ fn one_to_eight_live_lanes_with_different_keys() {
 }
 
 #[test]
-fn many_ecdsa_signatures_with_precomputed_nonces() {
+fn many_ecdsa_signatures_in_lanes() {
     const COUNT: u64 = 20;
     install_lanes();
     for key in [TestKey::p256(), TestKey::p384()] {
@@ -120,7 +124,11 @@ fn many_ecdsa_signatures_with_precomputed_nonces() {
             on_fiber(move || check(&key, scheme, &random_message()));
         }
     }
-    assert_eq!(counters().precomputed(), 2 * COUNT);
+    for curve in Curve::ALL {
+        let signatures = counters().lane_operations[Kind::Ecdsa(curve).index()];
+        assert_eq!(signatures, COUNT, "{curve:?}");
+    }
+    assert_eq!(counters().precomputed(), 0);
 }
 
 #[test]

@@ -130,7 +130,15 @@ fn compile(build: Build, name: &str, folder: &ScratchDirectory) -> PathBuf {
     let tree = build.tree();
     let mut compiler = Command::new("gcc");
     compiler.args(["-shared", "-fPIC", "-o"]).arg(&module);
-    for include in ["core", "event", "event/modules", "os/unix", "stream"] {
+    // QUIC is part of nginx since 1.25.
+    for include in [
+        "core",
+        "event",
+        "event/modules",
+        "event/quic",
+        "os/unix",
+        "stream",
+    ] {
         compiler.arg("-I").arg(tree.join("src").join(include));
     }
     compiler.arg("-I").arg(tree.join("objs"));

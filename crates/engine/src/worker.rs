@@ -67,7 +67,7 @@ impl Worker {
     /// Makes the state of thread number `index`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub(crate) fn new(shared: Arc<Shared>, index: usize) -> io::Result<Self> {
         let epoll = shared.scheduler().epoll();
         let durations = shared.counters.durations(index);

@@ -483,7 +483,8 @@ fn many_operations() -> (usize, KeyType) {
     }
 }
 
-/// What a server of stream says, until it closes the connection; nothing if it refuses the client.
+/// The bytes that a server of stream sends until it closes the connection; none if it refuses the
+/// client.
 fn text(client: &Client) -> String {
     client.connect().map(Connection::rest).unwrap_or_default()
 }

@@ -71,7 +71,7 @@ pub(crate) unsafe fn servers(cycle: *const ngx_cycle_t) -> Group {
 /// Has the handshakes of stream's servers run on fibers in this worker.
 ///
 /// # Errors
-/// What this nginx lacks, or has otherwise than it is expected.
+/// The part of nginx that is missing, or that is not as it is expected.
 ///
 /// # Safety
 /// Called in a worker with its cycle, before it accepts connections.
@@ -110,6 +110,7 @@ pub(crate) unsafe fn install(cycle: *const ngx_cycle_t) -> Result<(), &'static s
         };
         PHASE.set(Some(Phase {
             handler,
+            // The symbol is nginx's own function of this type in every version with stream.
             run_phases: std::mem::transmute::<*mut c_void, RunPhases>(run_phases),
         }));
         (*place).handler = Some(tls_phase);

@@ -1,4 +1,4 @@
-//! What is written can be read, and what nobody has written is refused.
+//! A file that was written can be read, and content that no program writes is refused.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

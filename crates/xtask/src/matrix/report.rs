@@ -5,7 +5,7 @@ use std::fmt;
 use super::root::Root;
 use crate::harness::Outcome;
 
-/// What has been tested.
+/// The results of all releases.
 #[derive(Default)]
 pub(super) struct Report {
     releases: Vec<[String; 6]>,

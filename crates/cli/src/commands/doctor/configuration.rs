@@ -31,7 +31,7 @@ const SHARED: [&str; 11] = [
 pub(super) struct Lines {
     /// The `slipstream { ... }` block.
     pub(super) main: Vec<String>,
-    /// Those of the http block.
+    /// The lines of the http block.
     pub(super) http: Vec<String>,
     /// The servers with TLS. Servers that have nothing different are one.
     pub(super) servers: Vec<Server>,

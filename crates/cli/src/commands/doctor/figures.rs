@@ -8,7 +8,7 @@ use slipstream_offload::Reason;
 /// Handshakes with each port, all at once: a handshake that is alone is left to OpenSSL.
 pub(super) const HANDSHAKES: usize = 32;
 
-/// How long figures may take to be complete.
+/// The time that figures may take to be complete.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The figures of all workers at one moment, or what has come to them between two.

@@ -192,7 +192,7 @@ impl Trial {
         }
     }
 
-    /// What the module has said about itself in the log.
+    /// The module's warnings and errors in the log.
     fn reasons(&self) -> String {
         const PREFIX: &str = "slipstream: ";
         let log = fs::read_to_string(self.server.directory().join("notices.log"));

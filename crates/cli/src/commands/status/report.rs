@@ -1,4 +1,4 @@
-//! What two looks at the figures say.
+//! The differences between two looks at the figures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use slipstream_metrics::published::{Entry, Published};
 pub(super) struct Report {
     /// Processes that could be read.
     pub(super) processes: Vec<Process>,
-    /// What could not be read, and what to do.
+    /// Files that could not be read, each with the cure.
     pub(super) problems: Vec<String>,
     /// Masters of nginx that publish nothing.
     pub(super) unpublished_nginx: Vec<u32>,
@@ -38,7 +38,7 @@ pub(super) struct Process {
     /// Time from submission to the answer, by operation.
     pub(super) waiting: BTreeMap<String, Times>,
     pub(super) compression: Compression,
-    /// What went wrong since the start of the process.
+    /// Counters of failures since the start of the process, those above 0.
     pub(super) faults: BTreeMap<String, u64>,
     /// All figures since the start of the process, by the names that metrics have.
     pub(super) figures: BTreeMap<String, u64>,
@@ -204,7 +204,7 @@ fn uptime(start: u64) -> Option<f64> {
     Some((system - start as f64 / ticks).max(0.0))
 }
 
-/// Where operations were computed.
+/// Numbers of operations by the place that computed them.
 struct Places {
     lanes: u64,
     at_once: u64,

@@ -50,6 +50,8 @@ pub(crate) fn run(releases: &[String]) -> Result<()> {
     if releases.is_empty() {
         bail!("name releases of Debian, such as trixie or unstable: `make matrix` does");
     }
+    // A root has neither the proxies nor the certificates that this machine may need for that.
+    process::run(&mut cargo("fetch"))?;
     let mut report = Report::default();
     for name in releases {
         #[cfg(feature = "openssl-source")]

@@ -54,6 +54,8 @@ pub enum Hash {
 pub enum Group {
     /// X25519 (RFC 7748).
     X25519,
+    /// X25519 and ML-KEM-768 side by side (draft-ietf-tls-ecdhe-mlkem), in TLS 1.3 only.
+    X25519MlKem768,
     /// P-256, secp256r1 (FIPS 186-4 section D.1.2.3).
     P256,
     /// P-384, secp384r1 (FIPS 186-4 section D.1.2.4).
@@ -158,11 +160,27 @@ pub const SUITES: &[Suite] = &[
         key: KeyType::Rsa2048,
     },
     Suite {
+        name: "tls13-rsa2048-mlkem768",
+        description: "TLS 1.3, X25519MLKEM768, RSA-2048 certificate, AES-256-GCM",
+        protocol: Protocol::Tls13,
+        cipher: &TLS_AES_256_GCM_SHA384,
+        group: Some(Group::X25519MlKem768),
+        key: KeyType::Rsa2048,
+    },
+    Suite {
         name: "tls13-ecdsa-p256",
         description: "TLS 1.3, X25519, ECDSA P-256 certificate, AES-256-GCM",
         protocol: Protocol::Tls13,
         cipher: &TLS_AES_256_GCM_SHA384,
         group: Some(Group::X25519),
+        key: KeyType::EcdsaP256,
+    },
+    Suite {
+        name: "tls13-ecdsa-p256-mlkem768",
+        description: "TLS 1.3, X25519MLKEM768, ECDSA P-256 certificate, AES-256-GCM",
+        protocol: Protocol::Tls13,
+        cipher: &TLS_AES_256_GCM_SHA384,
+        group: Some(Group::X25519MlKem768),
         key: KeyType::EcdsaP256,
     },
     Suite {
@@ -179,6 +197,20 @@ impl Suite {
     /// The suite of this name.
     pub fn find(name: &str) -> Option<&'static Suite> {
         SUITES.iter().find(|suite| suite.name == name)
+    }
+
+    /// The reason why a server that runs with `openssl` (such as `OpenSSL 3.0.22 25 Aug 2026`) has
+    /// no such handshake, or `None` if it has one or the version cannot be read.
+    pub fn lacked_by(&self, openssl: &str) -> Option<&'static str> {
+        let version = openssl.strip_prefix("OpenSSL ")?;
+        let mut parts = version.split('.').map(str::parse::<u32>);
+        let version = (parts.next()?.ok()?, parts.next()?.ok()?);
+        match self.group? {
+            Group::X25519MlKem768 if version < (3, 5) => {
+                Some("OpenSSL has X25519MLKEM768 from 3.5 on")
+            }
+            _ => None,
+        }
     }
 }
 
@@ -197,17 +229,41 @@ impl Group {
     pub fn name(self) -> &'static str {
         match self {
             Group::X25519 => "X25519",
+            Group::X25519MlKem768 => "X25519MLKEM768",
             Group::P256 => "P-256",
             Group::P384 => "P-384",
         }
     }
 
-    /// Its number on the wire (RFC 8446 section 4.2.7).
+    /// Its number on the wire (IANA's TLS Supported Groups).
     pub fn number(self) -> u16 {
         match self {
             Group::X25519 => 0x001d,
+            Group::X25519MlKem768 => 0x11ec,
             Group::P256 => 0x0017,
             Group::P384 => 0x0018,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_post_quantum_group_is_lacked_by_openssl_before_3_5_only() {
+        let suite = |name| Suite::find(name).unwrap();
+        let hybrid = suite("tls13-ecdsa-p256-mlkem768");
+        for (openssl, lacks) in [
+            ("OpenSSL 3.0.22 25 Aug 2026", true),
+            ("OpenSSL 3.4.1 11 Feb 2025", true),
+            ("OpenSSL 3.5.7 1 Sep 2026", false),
+            ("OpenSSL 4.0.0 14 Apr 2026", false),
+            ("BoringSSL", false),
+        ] {
+            assert_eq!(hybrid.lacked_by(openssl).is_some(), lacks, "{openssl}");
+            assert!(suite("tls13-ecdsa-p256").lacked_by(openssl).is_none());
+            assert!(suite("tls12-rsakx").lacked_by(openssl).is_none());
         }
     }
 }

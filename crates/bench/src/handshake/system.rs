@@ -1,6 +1,7 @@
 //! Systems under comparison: servers and their configurations.
 
 use serde::Serialize;
+use slipstream_testbed::nginx::Binary;
 use slipstream_testbed::peers::Peer;
 use slipstream_testbed::suite::Suite;
 
@@ -50,10 +51,10 @@ impl System {
         }
     }
 
-    /// Why it cannot be measured with a suite, if so.
-    pub fn lacks(&self, suite: &Suite) -> Option<&'static str> {
+    /// Why it cannot be measured with a suite, if so. `nginx` is the one that serves.
+    pub fn lacks(&self, suite: &Suite, nginx: Option<&Binary>) -> Option<&'static str> {
         match self {
-            System::Nginx(_) => None,
+            System::Nginx(_) => suite.lacked_by(nginx?.openssl.as_deref()?),
             System::Peer(peer) => peer.lacks(suite),
         }
     }

@@ -99,7 +99,9 @@ impl Peer {
             Kind::Serve(_) if suite.protocol == Protocol::Tls12 && suite.group.is_none() => {
                 Some("rustls has no RSA key exchange")
             }
-            _ => None,
+            Kind::Serve(_) => None,
+            // They run with the libcrypto of the distribution, as this program does.
+            Kind::Haproxy | Kind::Hitch => suite.lacked_by(openssl::version::version()),
         }
     }
 
@@ -182,18 +184,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_rustls_lacks_rsa_key_exchange() {
+    fn a_library_lacks_what_it_has_not_got() {
         let suite = |name| Suite::find(name).unwrap();
         for crypto in [Crypto::Slipstream, Crypto::AwsLc] {
             let serve = Peer::serve(Path::new("/usr/bin/slipstream"), crypto);
             assert!(serve.lacks(suite("tls12-rsakx")).is_some());
             assert!(serve.lacks(suite("tls12-ecdhe-rsa-p256")).is_none());
-            assert!(serve.lacks(suite("tls13-rsa2048")).is_none());
+            assert!(serve.lacks(suite("tls13-rsa2048-mlkem768")).is_none());
         }
         let haproxy = Peer {
             kind: Kind::Haproxy,
             executable: PathBuf::from("/usr/sbin/haproxy"),
         };
         assert!(haproxy.lacks(suite("tls12-rsakx")).is_none());
+        let hybrid = suite("tls13-rsa2048-mlkem768");
+        assert_eq!(
+            haproxy.lacks(hybrid).is_some(),
+            openssl::version::number() < 0x3050_0000
+        );
     }
 }

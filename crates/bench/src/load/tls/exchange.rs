@@ -1,6 +1,6 @@
 //! The client's half of an ephemeral key exchange, which costs it nothing.
 //!
-//! The private key is 1: the public key is then the group's base point, and the secret shared with
+//! The private key of a curve is 1: the public key is then the group's base point, and the secret shared with
 //! a server is what the server has sent, its own public key. For the server the base point is a
 //! peer's key like any other. OpenSSL checks and multiplies it as it does every point
 //! (`ecp_nistz256_points_mul` uses its tables for the base point only where it is asked for a
@@ -12,9 +12,11 @@
 //! connection with a NIST curve, one of them on checking the server's point, and might well be what
 //! is measured.
 
+use std::borrow::Cow;
+
 use slipstream_testbed::suite::Group;
 
-use super::Failure;
+use super::{Failure, mlkem};
 
 /// The u-coordinate 9 of the base point (RFC 7748 section 4.1). No private key that follows the RFC
 /// is 1, since each has its bit 254 set, but a server cannot tell.
@@ -22,6 +24,15 @@ const X25519_BASE: [u8; 32] = {
     let mut base = [0; 32];
     base[0] = 9;
     base
+};
+
+/// The share of X25519MLKEM768: ML-KEM's key, then X25519's (draft-ietf-tls-ecdhe-mlkem section 4.1).
+const X25519_ML_KEM_768: [u8; mlkem::KEY.len() + X25519_BASE.len()] = {
+    let mut share = [0; mlkem::KEY.len() + X25519_BASE.len()];
+    let (key, base) = share.split_at_mut(mlkem::KEY.len());
+    key.copy_from_slice(&mlkem::KEY);
+    base.copy_from_slice(&X25519_BASE);
+    share
 };
 
 /// The form of a point that is sent: both coordinates (RFC 8422 section 5.4.1).
@@ -50,15 +61,17 @@ const P384_BASE: [u8; 97] = [
 pub(super) fn share(group: Group) -> &'static [u8] {
     match group {
         Group::X25519 => &X25519_BASE,
+        Group::X25519MlKem768 => &X25519_ML_KEM_768,
         Group::P256 => &P256_BASE,
         Group::P384 => &P384_BASE,
     }
 }
 
 /// The secret shared with a server that has sent `peer`.
-pub(super) fn shared_secret(group: Group, peer: &[u8]) -> Result<&[u8], Failure> {
+pub(super) fn shared_secret(group: Group, peer: &[u8]) -> Result<Cow<'_, [u8]>, Failure> {
     let secret = match group {
         Group::X25519 => (peer.len() == X25519_BASE.len()).then_some(peer),
+        Group::X25519MlKem768 => return hybrid_secret(peer).map(Cow::Owned),
         Group::P256 | Group::P384 => match peer.split_first() {
             // The secret is the x-coordinate (RFC 8446 section 7.4.2, RFC 8422 section 5.10).
             Some((&UNCOMPRESSED, coordinates)) if peer.len() == share(group).len() => {
@@ -67,7 +80,19 @@ pub(super) fn shared_secret(group: Group, peer: &[u8]) -> Result<&[u8], Failure>
             _ => None,
         },
     };
-    secret.ok_or(Failure::Protocol("a malformed key share"))
+    secret
+        .map(Cow::Borrowed)
+        .ok_or(Failure::Protocol("a malformed key share"))
+}
+
+/// The secret of X25519MLKEM768: ML-KEM's, then X25519's (draft-ietf-tls-ecdhe-mlkem section 4.3).
+fn hybrid_secret(peer: &[u8]) -> Result<Vec<u8>, Failure> {
+    let (ciphertext, peer) = peer
+        .split_at_checked(mlkem::CIPHERTEXT_LENGTH)
+        .ok_or(Failure::Protocol("a malformed key share"))?;
+    let mut secret = mlkem::decapsulate(ciphertext)?.to_vec();
+    secret.extend_from_slice(&shared_secret(Group::X25519, peer)?);
+    Ok(secret)
 }
 
 #[cfg(test)]

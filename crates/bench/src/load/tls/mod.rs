@@ -7,8 +7,8 @@
 //! transcript and every secret.
 //!
 //! **It is no client for anything but measuring.** It never looks at whom it talks to, and what can
-//! be shared between connections is shared: the ephemeral key 1 ([`exchange`]), one premaster
-//! secret per certificate, one session to resume.
+//! be shared between connections is shared: the ephemeral keys ([`exchange`], [`mlkem`]), one
+//! premaster secret per certificate, one session to resume.
 //!
 //! It does no I/O: [`Session::receive`] takes what came from the socket, [`Session::outgoing`] is
 //! what to send.
@@ -16,6 +16,7 @@
 mod exchange;
 mod hello;
 mod keys;
+mod mlkem;
 mod record;
 mod resumption;
 mod session;

@@ -1,5 +1,6 @@
 //! A connection's TLS state, and what the connections of a load share.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use openssl::error::ErrorStack;
@@ -93,7 +94,7 @@ impl<'a> Client<'a> {
     pub(super) fn exchange<'b>(
         &self,
         peer: &'b [u8],
-    ) -> Result<(&'static [u8], &'b [u8]), Failure> {
+    ) -> Result<(&'static [u8], Cow<'b, [u8]>), Failure> {
         let group = self
             .suite
             .group

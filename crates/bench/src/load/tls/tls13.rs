@@ -72,7 +72,7 @@ fn agree(client: &Client<'_>, channel: &Channel, body: &[u8]) -> Result<Secrets,
         .key_share
         .ok_or(Failure::Protocol("no key share"))?;
     let (_, shared) = client.exchange(share)?;
-    let handshake = extract(hash, client.handshake_salt.as_bytes(), shared);
+    let handshake = extract(hash, client.handshake_salt.as_bytes(), &shared);
     let transcript = channel.transcript.current();
     Ok(Secrets {
         client: derive_secret(hash, &handshake, "c hs traffic", &transcript),

@@ -8,8 +8,33 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// The mirror that root file systems are made from.
+/// The mirror that root file systems are made from, unless the variable `MIRROR` names another.
 const MIRROR: &str = "http://deb.debian.org/debian";
+
+/// Makes the root file system of a release in a folder, with these packages. `more` are other
+/// arguments of mmdebstrap.
+///
+/// # Errors
+/// If mmdebstrap fails, which needs root or user namespaces, and a mirror.
+pub(crate) fn bootstrap(
+    release: &str,
+    folder: &Path,
+    packages: &[&str],
+    more: &[&str],
+) -> Result<()> {
+    let mirror = std::env::var("MIRROR").unwrap_or_else(|_| MIRROR.to_owned());
+    process::run(
+        Command::new("mmdebstrap")
+            .args(more)
+            .arg(format!("--include={}", packages.join(",")))
+            // The lists of a snapshot, and of unstable where a mirror lags behind, are older than
+            // they say they are valid.
+            .arg("--aptopt=Acquire::Check-Valid-Until \"false\"")
+            .arg(release)
+            .arg(folder)
+            .arg(mirror),
+    )
+}
 
 /// A folder with the root file system of a release.
 pub(crate) struct Root {
@@ -21,7 +46,7 @@ impl Root {
     /// already.
     ///
     /// # Errors
-    /// If mmdebstrap fails, which needs root or user namespaces, and a mirror.
+    /// As [`bootstrap`].
     pub(crate) fn make(folder: &Path, release: &str, packages: &[&str]) -> Result<Self> {
         let root = Self {
             folder: folder.to_owned(),
@@ -34,14 +59,7 @@ impl Root {
         root.remove()?;
         let parent = folder.parent().context("a root has a folder")?;
         fs::create_dir_all(parent)?;
-        process::run(
-            Command::new("mmdebstrap")
-                .args(["--quiet", "--variant=minbase"])
-                .arg(format!("--include={}", packages.join(",")))
-                // unstable has signatures that have run out between two updates.
-                .arg("--aptopt=Acquire::Check-Valid-Until \"false\"")
-                .args([release.as_ref(), folder.as_os_str(), MIRROR.as_ref()]),
-        )?;
+        bootstrap(release, folder, packages, &["--quiet", "--variant=minbase"])?;
         fs::write(stamp, wanted)?;
         Ok(root)
     }

@@ -10,15 +10,14 @@ use anyhow::{Context, Result, bail};
 use super::enter;
 use crate::packages;
 use crate::process;
+use crate::root::bootstrap;
 
-/// The mirror that packages come from, unless the variable `MIRROR` names another.
-const MIRROR: &str = "http://deb.debian.org/debian";
-
-/// A release keeps its name when its lists are older than they say they are valid: a snapshot's
-/// are, and unstable's where a mirror lags behind. apt-get keeps these settings in the root.
-const APT: [&str; 2] = [
-    "Acquire::Check-Valid-Until \"false\"",
-    "APT::Install-Recommends \"false\"",
+/// Arguments of mmdebstrap. apt-get keeps its settings in the root.
+const OPTIONS: [&str; 4] = [
+    "--mode=root",
+    "--variant=apt",
+    "--skip=cleanup/apt/lists",
+    "--aptopt=APT::Install-Recommends \"false\"",
 ];
 
 /// Packages that a root needs beside those of [`packages`], which a whole system has.
@@ -60,12 +59,7 @@ impl Root {
     /// Makes it anew.
     pub(super) fn make(&self, target: &Path) -> Result<()> {
         self.remove()?;
-        let mirror = std::env::var("MIRROR").unwrap_or_else(|_| MIRROR.to_owned());
-        let mut mmdebstrap = Command::new("mmdebstrap");
-        mmdebstrap.args(["--mode=root", "--variant=apt", "--skip=cleanup/apt/lists"]);
-        mmdebstrap.arg(format!("--include={}", BASE.join(",")));
-        mmdebstrap.args(APT.map(|option| format!("--aptopt={option}")));
-        process::run(mmdebstrap.arg(&self.release).arg(&self.folder).arg(&mirror))?;
+        bootstrap(&self.release, &self.folder, &BASE, &OPTIONS)?;
         // No package may start its server: it would listen on this machine's addresses.
         let policy = self.folder.join("usr/sbin/policy-rc.d");
         fs::write(&policy, "#!/bin/sh\nexit 101\n")

@@ -8,6 +8,7 @@ pub mod bench_pages;
 pub mod demo;
 pub mod doctor;
 pub mod engine;
+mod figures;
 pub mod manual;
 mod options;
 pub mod serve;

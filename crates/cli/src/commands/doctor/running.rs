@@ -7,8 +7,9 @@ use slipstream_metrics::published::{Entry, Published, directory, list};
 use slipstream_testbed::probe;
 
 use super::configuration::{Lines, Listener};
-use super::figures::{Figures, HANDSHAKES, PATIENCE};
+use super::figures::{HANDSHAKES, PATIENCE};
 use super::findings::Check;
+use crate::commands::figures::Figures;
 
 const NAME: &str = "handshakes";
 
@@ -76,7 +77,11 @@ fn check(listener: &Listener, is_enabled: bool) -> Check {
         ),
         (false, true) => Check::missing(
             NAME,
-            format!("{tried}: nothing was accelerated ({})", figures.describe()),
+            format!(
+                "{tried}: nothing was accelerated ({}){}",
+                figures.describe(),
+                reasons()
+            ),
             "`nginx -t` says why, or restart nginx if it was started before the module was installed",
         ),
     }
@@ -88,8 +93,8 @@ fn settled(before: &Figures) -> Figures {
     loop {
         let since = figures().since(before);
         // Where handshakes are left to nginx, none is ever counted.
-        let is_idle = since.handshakes == 0 && Instant::now() + PATIENCE / 2 > end;
-        if since.handshakes >= HANDSHAKES as u64 || is_idle || Instant::now() > end {
+        let is_idle = since.handshakes() == 0 && Instant::now() + PATIENCE / 2 > end;
+        if since.handshakes() >= HANDSHAKES as u64 || is_idle || Instant::now() > end {
             return since;
         }
         thread::sleep(Duration::from_millis(20));
@@ -98,13 +103,13 @@ fn settled(before: &Figures) -> Figures {
 
 /// The figures of all that run.
 fn figures() -> Figures {
-    let mut sum = std::collections::BTreeMap::new();
-    for one in published() {
-        for (name, value) in one.figures {
-            *sum.entry(name).or_default() += value;
-        }
-    }
-    Figures::of_published(&sum)
+    Figures::of_all(&published())
+}
+
+/// The reasons that nginx gives for accelerating nothing.
+fn reasons() -> String {
+    let notes = published().into_iter().filter_map(|one| one.note);
+    notes.map(|note| format!(": {note}")).collect()
 }
 
 fn published() -> Vec<Published> {

@@ -16,8 +16,9 @@ use slipstream_testbed::suite::KeyType;
 use slipstream_testbed::{probe, status};
 
 use super::configuration::{self, Lines};
-use super::figures::{Figures, HANDSHAKES, PATIENCE};
+use super::figures::{HANDSHAKES, PATIENCE};
 use super::findings::Check;
+use crate::commands::figures::Figures;
 
 /// Servers of the operator that are tried. Servers with the same lines and keys count once.
 const MOST_SERVERS: usize = 8;
@@ -142,7 +143,7 @@ impl Trial {
         let tried = format!("{}, {}", site.name, describe(site.key));
         let outcome = self.figures(0).and_then(|before| {
             let protocols = probe::handshakes(site.address, "localhost", HANDSHAKES)?;
-            let after = self.figures(before.handshakes + HANDSHAKES as u64)?;
+            let after = self.figures(before.handshakes() + HANDSHAKES as u64)?;
             Ok((protocols, after.since(&before)))
         });
         let (protocols, figures) = match outcome {
@@ -185,7 +186,7 @@ impl Trial {
             let page = status::fetch(self.status, false)?;
             let figures = Figures::of_page(&page);
             let takes_part = status::total(&page, |series| series == "slipstream_workers") > 0;
-            if figures.handshakes >= handshakes || !takes_part || Instant::now() > end {
+            if figures.handshakes() >= handshakes || !takes_part || Instant::now() > end {
                 return Ok(figures);
             }
             std::thread::sleep(Duration::from_millis(20));

@@ -7,6 +7,8 @@ use serde::Serialize;
 use slipstream_metrics::Histogram;
 use slipstream_metrics::published::{Entry, Published};
 
+use crate::commands::figures::Figures;
+
 /// The state of all processes.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -24,6 +26,9 @@ pub(super) struct Process {
     pub(super) program: String,
     pub(super) process: u32,
     pub(super) version: String,
+    /// The reason why nothing is accelerated, or less than was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) note: Option<String>,
     /// Workers, event loops or threads.
     pub(super) workers: u64,
     pub(super) uptime_seconds: Option<f64>,
@@ -149,7 +154,8 @@ impl Process {
                 .as_secs_f64()
         });
         let total = Figures(now.figures.clone());
-        let interval = total.since(before.map(|before| &before.figures));
+        let interval = before.map(|before| total.since(&Figures(before.figures.clone())));
+        let interval = interval.unwrap_or_default();
         let is_since_start = interval.is_quiet();
         let basis = if is_since_start { &total } else { &interval };
         let per_second = |name: &str| match before {
@@ -164,6 +170,7 @@ impl Process {
             program: now.program.clone(),
             process: now.process,
             version: now.version.clone(),
+            note: now.note.clone(),
             workers: now.writers,
             uptime_seconds: uptime(now.start),
             interval_seconds: seconds,
@@ -204,101 +211,7 @@ fn uptime(start: u64) -> Option<f64> {
     Some((system - start as f64 / ticks).max(0.0))
 }
 
-/// Numbers of operations by the place that computed them.
-struct Places {
-    lanes: u64,
-    at_once: u64,
-    device: u64,
-    software: u64,
-}
-
-impl Places {
-    fn all(&self) -> u64 {
-        self.lanes + self.at_once + self.device + self.software
-    }
-}
-
-/// Figures by name.
-struct Figures(BTreeMap<String, u64>);
-
 impl Figures {
-    fn since(&self, before: Option<&BTreeMap<String, u64>>) -> Self {
-        let difference = |(name, value): (&String, &u64)| {
-            let before = before.and_then(|before| before.get(name));
-            (
-                name.clone(),
-                value.saturating_sub(before.copied().unwrap_or(0)),
-            )
-        };
-        match before {
-            Some(_) => Self(self.0.iter().map(difference).collect()),
-            None => Self(BTreeMap::new()),
-        }
-    }
-
-    /// Returns true if nothing was computed and no handshake completed.
-    fn is_quiet(&self) -> bool {
-        let compressed =
-            self.sum("compressed_chunks_total") + self.sum("compressed_responses_total");
-        self.operations().all() + self.sum("handshakes_total") + compressed == 0
-    }
-
-    /// The sum of all figures of a name, whatever their labels.
-    fn sum(&self, name: &str) -> u64 {
-        self.of(name).map(|(_, value)| value).sum()
-    }
-
-    /// The figures of a name, with their labels.
-    fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, u64)> {
-        let from = self.0.range(name.to_owned()..);
-        let same = from.take_while(move |(known, _)| known.starts_with(name));
-        same.filter_map(move |(known, value)| {
-            let labels = &known[name.len()..];
-            let is_whole = labels.is_empty() || labels.starts_with('{');
-            is_whole.then_some((labels, *value))
-        })
-    }
-
-    /// The figures of a name that are not 0, by the value of their label.
-    fn by_label(&self, name: &str) -> BTreeMap<String, u64> {
-        let value_of = |labels: &str| Some(labels.split('"').nth(1)?.to_owned());
-        self.of(name)
-            .filter(|(_, count)| *count > 0)
-            .filter_map(|(labels, count)| Some((value_of(labels)?, count)))
-            .collect()
-    }
-
-    fn nonzero(&self, names: &[&str]) -> BTreeMap<String, u64> {
-        let found = names
-            .iter()
-            .filter_map(|name| Some((*name, *self.0.get(*name)?)));
-        let found = found.filter(|(_, count)| *count > 0);
-        found
-            .map(|(name, count)| (name.to_owned(), count))
-            .collect()
-    }
-
-    fn operations(&self) -> Places {
-        let lanes = match self
-            .0
-            .keys()
-            .any(|name| name.starts_with("lane_operations_total"))
-        {
-            true => self.sum("lane_operations_total"),
-            // An engine counts batches only.
-            false => (1..)
-                .zip(self.fill())
-                .map(|(size, count)| size * count)
-                .sum(),
-        };
-        Places {
-            lanes,
-            at_once: self.sum("at_once_operations_total"),
-            device: self.sum("device_operations_total"),
-            software: self.sum("software_operations_total"),
-        }
-    }
-
     fn shares(&self) -> Operations {
         let places = self.operations();
         let share = |count: u64| count as f64 / places.all().max(1) as f64;
@@ -316,13 +229,6 @@ impl Figures {
                 .collect(),
             in_flight: 0,
         }
-    }
-
-    /// Batches by size, from 1 on.
-    fn fill(&self) -> Vec<u64> {
-        let name = |lanes: usize| format!("batches_by_fill_total{{lanes=\"{lanes}\"}}");
-        let counts = (1..).map_while(|lanes| self.0.get(&name(lanes)).copied());
-        counts.collect()
     }
 
     fn batches(&self) -> Batches {
@@ -383,6 +289,7 @@ mod tests {
                 version: "1.2.3".to_owned(),
                 process: 7,
                 start: 1,
+                note: None,
                 writers: 2,
                 figures: figures.collect(),
                 read,

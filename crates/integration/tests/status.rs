@@ -21,6 +21,7 @@ each_build!(
     an_nginx_that_was_killed_is_left_out,
     figures_agree_with_the_status_page,
     an_nginx_that_cannot_publish_serves_and_says_so,
+    the_reason_is_shown_while_nothing_is_accelerated,
 );
 
 fn nginx_is_shown_with_its_handshakes(build: Build) {
@@ -147,6 +148,42 @@ fn an_nginx_that_cannot_publish_serves_and_says_so(build: Build) {
     eventually("handshakes are counted all the same", || {
         nginx.metrics().handshakes() == 3
     });
+}
+
+fn the_reason_is_shown_while_nothing_is_accelerated(build: Build) {
+    let site = Site::new();
+    let without_lanes = || Configuration::new().lanes(Lanes::Block("lanes off;".to_owned()));
+    let mut nginx = Nginx::start(build, &site.on(without_lanes()));
+    site.visit(3);
+    let process = the_only(&nginx.run());
+    assert_eq!(process["note"], "\"lanes off\"");
+    assert_eq!(process["process"], nginx.master());
+    assert_eq!(process["handshakes"]["total"], 0);
+    let shown = said(&status(&nginx.run(), &[]));
+    assert!(shown.contains("not accelerated: \"lanes off\""), "{shown}");
+
+    nginx.reload(&site.on(Configuration::new().workers(2)));
+    site.visit(3);
+    eventually("handshakes are shown, and no reason", || {
+        let process = the_only(&nginx.run());
+        process["handshakes"]["total"] == 3 && process.get("note").is_none()
+    });
+
+    nginx.reload(&site.on(Configuration::new().slipstream(Some(false))));
+    eventually("the directive is named", || {
+        the_only(&nginx.run())["note"] == "no server has \"slipstream on\""
+    });
+}
+
+#[test]
+fn a_process_without_workers_is_shown_with_the_reason() {
+    let site = Site::new();
+    let alone = Configuration::new().main("master_process off;");
+    let nginx = Nginx::start(Build::Distribution, &site.on(alone));
+    site.visit(3);
+    let process = the_only(&nginx.run());
+    assert_eq!(process["note"], "\"master_process off\"");
+    assert_eq!(process["process"], nginx.master());
 }
 
 #[test]
@@ -305,10 +342,14 @@ impl Site {
     /// The configuration with more directives in the module's block.
     fn with(&self, block: &str) -> Configuration {
         let base = Configuration::new().workers(2);
-        let base = match block {
+        self.on(match block {
             "" => base,
             _ => base.lanes(Lanes::ForcedWith(block.to_owned())),
-        };
+        })
+    }
+
+    /// The configuration that begins with `base`.
+    fn on(&self, base: Configuration) -> Configuration {
         let credentials = self.authority.issue(KeyType::Rsa(2048), &["localhost"]);
         base.server(
             format!("{} ssl", self.address),

@@ -103,10 +103,13 @@ pub(crate) unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_
                         Level::Warning,
                         format_args!("{reason}, handshakes are served as without the module"),
                     );
+                    share_metrics(cycle);
+                    metrics::note(&reason);
                     None
                 }
             }
         } else {
+            metrics::note("no server has \"slipstream on\"");
             None
         };
         prefer_provider(prepared.is_some());
@@ -243,14 +246,15 @@ unsafe fn prepare(
     }));
     load_provider()?;
     prefer_provider(true);
-    if let Err(reason) = servers.check_stream() {
-        // SAFETY: the cycle's log.
-        unsafe {
-            log::write(
-                (*cycle).log,
-                Level::Warning,
-                format_args!("{reason}, handshakes of stream are served as without the module"),
-            );
+    // SAFETY: by the caller's promise.
+    unsafe { share_metrics(cycle) };
+    match servers.check_stream() {
+        Ok(()) => metrics::note(""),
+        Err(reason) => {
+            let reason = format!("{reason}, handshakes of stream are served as without the module");
+            metrics::note(&reason);
+            // SAFETY: the cycle's log.
+            unsafe { log::write((*cycle).log, Level::Warning, format_args!("{reason}")) };
         }
     }
     let mut keys = 0;
@@ -262,8 +266,6 @@ unsafe fn prepare(
         // SAFETY: by the caller's promise the context is valid.
         keys += unsafe { bring_keys(context) };
     }
-    // SAFETY: by the caller's promise.
-    unsafe { share_metrics(cycle) };
     let measured = measure(backend, conf.flush)?;
     if let Some(backend) = backend {
         precomputed::prepare_tables(backend);

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use nginx_sys::{NGX_PROCESS_SINGLE, ngx_process};
 use slipstream_compress::Totals as Compressed;
 use slipstream_metrics::Histogram;
 use slipstream_metrics::published::{Layout, Region, directory};
@@ -148,6 +149,29 @@ fn layout() -> Layout {
     }
 }
 
+/// Names the master in what is published. Called in each worker, since nginx forks its master after
+/// it has read the configuration.
+pub(crate) fn name_master() {
+    let Some(region) = region() else { return };
+    // SAFETY: nginx's global, and a call without preconditions.
+    let (process, parent) = unsafe { (ngx_process, libc::getppid()) };
+    let master = match process {
+        process if process == NGX_PROCESS_SINGLE as usize => std::process::id(),
+        _ => u32::try_from(parent).unwrap_or(0),
+    };
+    if !region.names(master) {
+        region.name(master);
+    }
+}
+
+/// Publishes the reason why handshakes are served as without the module; with an empty text, that
+/// there is none.
+pub(crate) fn note(reason: &str) {
+    if let Some(region) = region() {
+        region.note(reason);
+    }
+}
+
 /// Called when the master ends: removes what it has published.
 pub(crate) fn withdraw() {
     if let Some(region) = region()
@@ -192,15 +216,8 @@ impl Metrics {
     /// Takes a slot for this process.
     pub(crate) fn claim() -> Self {
         let process = u64::from(std::process::id());
-        let slot = region().and_then(|region| {
-            // SAFETY: no preconditions.
-            let master = unsafe { libc::getppid() };
-            let master = u32::try_from(master).unwrap_or(0);
-            if !region.names(master) {
-                region.name(master);
-            }
-            slots(region).find(|slot| slot.claim(process, region.totals()))
-        });
+        let slot = region()
+            .and_then(|region| slots(region).find(|slot| slot.claim(process, region.totals())));
         Self {
             slot,
             events: RefCell::default(),

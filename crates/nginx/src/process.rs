@@ -47,6 +47,7 @@ pub(crate) unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int
             );
             return NGX_ERROR as ngx_int_t;
         }
+        metrics::name_master();
         let tls = keys::prepared();
         let needs = gzip::needs(cycle);
         if tls.is_none() && !needs.compresses {
@@ -61,6 +62,7 @@ pub(crate) unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int
                     Some(_) => "handshakes are served as without the module",
                     None => "responses are compressed without a device",
                 };
+                metrics::note(&format!("{reason}{cure}"));
                 log::write(
                     (*cycle).log,
                     Level::Warning,
@@ -81,6 +83,7 @@ pub(crate) unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int
                         "without its keys this worker serves no handshakes",
                     ),
                 };
+                metrics::note(&error.to_string());
                 log::write((*cycle).log, level, format_args!("{error}, {outcome}"));
                 serves_tls = None;
             } else if serves_tls.is_some() {
@@ -236,18 +239,18 @@ unsafe fn take_over(cycle: *mut ngx_cycle_t, conf: &CoreConf, tls: Option<Prepar
         if let Some(prepared) = tls.filter(|prepared| prepared.stream != Stream::Absent)
             && let Err(reason) = stream::install(cycle)
         {
+            let reason = format!(
+                "this nginx is not as expected ({reason}), handshakes of stream are served as \
+                 without the module"
+            );
             let level = match prepared.stream {
-                Stream::Enabled => Level::Warning,
+                Stream::Enabled => {
+                    metrics::note(&reason);
+                    Level::Warning
+                }
                 _ => Level::Notice,
             };
-            log::write(
-                (*cycle).log,
-                level,
-                format_args!(
-                    "this nginx is not as expected ({reason}), handshakes of stream are served as \
-                     without the module"
-                ),
-            );
+            log::write((*cycle).log, level, format_args!("{reason}"));
         }
         if !poller::install(conf.notify, (*cycle).log) {
             log::write(
@@ -280,11 +283,9 @@ unsafe fn take_over_listeners(cycle: *mut ngx_cycle_t, has_http: bool) {
         }
         if has_http && !are_known {
             let differs = assumptions::differs("the handler of http's listening sockets");
-            log::write(
-                (*cycle).log,
-                Level::Warning,
-                format_args!("{differs}, handshakes of http are served as without the module"),
-            );
+            let reason = format!("{differs}, handshakes of http are served as without the module");
+            metrics::note(&reason);
+            log::write((*cycle).log, Level::Warning, format_args!("{reason}"));
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | part | content |
 //! |---|---|
 //! | head | [`Head`]: the first [`IDENTITY`] words are the same in every layout, so that a reader can name a process whose layout it does not know |
+//! | note | a text for people, or nothing |
 //! | names | one line of text for each figure, counters first |
 //! | owners | for each slot the process that writes it, or 0 |
 //! | totals | a value for each figure, from writers that have ended |
@@ -65,6 +66,9 @@ struct Head {
 /// The words of a head.
 const HEAD: usize = IDENTITY + 4;
 
+/// The words of a note.
+const NOTE: usize = 32;
+
 /// The place of the process among the words, and of its start.
 const PROCESS: usize = 2;
 const START: usize = 3;
@@ -74,6 +78,7 @@ const START: usize = 3;
 struct Places {
     figures: usize,
     slots: usize,
+    /// Right behind the note, which is right behind the head.
     names: usize,
     owners: usize,
     totals: usize,
@@ -126,7 +131,7 @@ impl Head {
         let small = |number: u64| usize::try_from(number).ok().filter(|it| *it <= LIMIT);
         let figures = small(self.counters)? + small(self.gauges)?;
         let slots = small(self.slots)?;
-        let names = HEAD;
+        let names = HEAD + NOTE;
         let owners = (names + small(self.names)?).next_multiple_of(LINE);
         let totals = (owners + slots).next_multiple_of(LINE);
         let stride = figures.next_multiple_of(LINE);
@@ -163,13 +168,19 @@ fn pack<const WORDS: usize>(text: &str) -> [u64; WORDS] {
     words
 }
 
-/// Unpacks a text; `None` if it has a character other than letters, digits and `.+-_`, so that it
-/// can be shown in a terminal.
+/// Unpacks a text; `None` if it is empty or has a character other than letters, digits and `.+-_`.
 fn unpack(words: &[u64]) -> Option<String> {
+    let text = text(words)?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".+-_".contains(&byte);
+    (!text.is_empty() && text.bytes().all(is_plain)).then_some(text)
+}
+
+/// The text in these words; `None` if it has characters that may not be shown in a terminal.
+fn text(words: &[u64]) -> Option<String> {
     let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
     let text: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".+-_".contains(byte);
-    (!text.is_empty() && text.iter().all(is_plain)).then(|| {
+    let is_shown = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
+    text.iter().all(is_shown).then(|| {
         let text = String::from_utf8(text);
         text.expect("these characters are ASCII")
     })

@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::process::{exists, is_alive, name_of_user, namespace, user};
-use super::{HEAD, Head, LAYOUT, LIMIT, directory, unpack};
+use super::{HEAD, Head, LAYOUT, LIMIT, NOTE, directory, text, unpack};
 
 /// The figures of a process at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct Published {
     pub process: u32,
     /// The time at which the process was started, in ticks since the system was.
     pub start: u64,
+    /// The reason why the process accelerates nothing, or less than it was asked for.
+    pub note: Option<String>,
     /// Writers that are alive.
     pub writers: u64,
     /// The figures by name, summed over all writers. Counters include writers that have ended.
@@ -216,7 +218,8 @@ fn decode(words: &[u64], is_writer: impl Fn(u64) -> bool) -> Result<Published, U
     if words.len() < places.end {
         return Err(Unreadable::Malformed("its end is missing"));
     }
-    let text: Vec<u8> = words[HEAD..HEAD + head.names as usize]
+    let note = text(&words[HEAD..HEAD + NOTE]).ok_or_else(malformed("its note is no text"))?;
+    let text: Vec<u8> = words[places.names..][..head.names as usize]
         .iter()
         .flat_map(|word| word.to_ne_bytes())
         .collect();
@@ -246,6 +249,7 @@ fn decode(words: &[u64], is_writer: impl Fn(u64) -> bool) -> Result<Published, U
         version,
         process,
         start: head.start,
+        note: Some(note).filter(|note| !note.is_empty()),
         writers,
         figures: names.into_iter().map(str::to_owned).zip(sums).collect(),
         read: Instant::now(),

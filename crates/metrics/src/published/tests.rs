@@ -77,6 +77,30 @@ fn figures_are_summed_and_gauges_end_with_their_writer() {
 }
 
 #[test]
+fn a_note_is_read_until_it_is_taken_back() {
+    let scratch = tempfile::tempdir().unwrap();
+    let region = publish(scratch.path(), own());
+    let note = || match &read(scratch.path())[..] {
+        [Ok(read)] => read.note.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(note(), None);
+    region.note("this CPU lacks \"avx512ifma\"");
+    assert_eq!(note().as_deref(), Some("this CPU lacks \"avx512ifma\""));
+    region.note("caf\u{e9}\u{1b}[2J");
+    assert_eq!(note().as_deref(), Some("caf??[2J"));
+    region.note(&"x".repeat(1000));
+    assert_eq!(note().map(|note| note.len()), Some(256));
+    region.note("");
+    assert_eq!(note(), None);
+    region.words()[HEAD].store(u64::from_ne_bytes(*b"\x1b[2J    "), Ordering::Relaxed);
+    assert_eq!(
+        read(scratch.path()),
+        [Err(Unreadable::Malformed("its note is no text"))]
+    );
+}
+
+#[test]
 fn nobody_else_can_read_a_file_and_it_is_removed() {
     let scratch = tempfile::tempdir().unwrap();
     let region = publish(scratch.path(), own());

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, FallocateFlags, Gid, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::{HEAD, Head, LAYOUT, PROCESS, Places, START, directory, list, pack, process};
+use super::{HEAD, Head, LAYOUT, NOTE, PROCESS, Places, START, directory, list, pack, process};
 
 /// A description of the figures of a process.
 #[derive(Clone, Debug)]
@@ -123,6 +123,19 @@ impl Region {
         self.words[PROCESS].store(process.into(), Ordering::Release);
     }
 
+    /// Publishes the reason why nothing is accelerated, or less than was asked for; an empty text
+    /// takes it back. ASCII, at most 256 characters: others are replaced, and more is cut off.
+    pub fn note(&self, text: &str) {
+        let shown = |character: char| match character {
+            ' '..='~' => character,
+            _ => '?',
+        };
+        let text: String = text.chars().map(shown).collect();
+        for (word, note) in self.words[HEAD..].iter().zip(pack::<NOTE>(&text)) {
+            word.store(note, Ordering::Relaxed);
+        }
+    }
+
     /// Returns true if the figures are published for `process`.
     pub fn names(&self, process: u32) -> bool {
         self.file.is_some() && self.words[PROCESS].load(Ordering::Relaxed) == u64::from(process)
@@ -174,7 +187,7 @@ impl Region {
             u64::from_ne_bytes(padded)
         });
         // The first word comes last: a reader leaves out a file that is not complete.
-        for (place, word) in (HEAD..)
+        for (place, word) in (self.places.names..)
             .zip(names)
             .chain((1..).zip(head.words().into_iter().skip(1)))
         {

@@ -167,6 +167,7 @@ mod tests {
                 version: "1.2.3".to_owned(),
                 process: 7,
                 start: 1,
+                note: None,
                 writers: 2,
                 figures,
                 read: Instant::now(),

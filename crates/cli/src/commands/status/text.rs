@@ -59,6 +59,9 @@ fn show(text: &mut String, process: &Process) -> std::fmt::Result {
         process.workers,
         uptime.unwrap_or_default()
     )?;
+    if let Some(note) = &process.note {
+        writeln!(text, "  not accelerated: {note}")?;
+    }
     if process.is_since_start {
         writeln!(text, "  quiet now; shares and times since the start")?;
     }

@@ -15,6 +15,8 @@ const UNITS: [&str; 3] = [
     "slipstream-serve.service",
     "slipstream-serve.socket",
 ];
+/// The dashboard and the alerts.
+const MONITORING: [&str; 2] = ["grafana.json", "alerts.yml"];
 /// The user of the terminator, for systemd-sysusers.
 const USERS: &str = "slipstream.conf";
 
@@ -38,6 +40,9 @@ pub(crate) fn install() -> Result<()> {
         copy(&systemd.join(name), place, 0o644)?;
     }
     copy(&systemd.join(USERS), &places.users, 0o644)?;
+    for (name, place) in MONITORING.iter().zip(&places.monitoring) {
+        copy(&root().join("monitoring").join(name), place, 0o644)?;
+    }
     println!(
         "\nAdd to the top of nginx.conf:\n  load_module modules/{MODULE};\nand inside its http block:\n  \
          slipstream on;\nthen check with `slipstream doctor` and `nginx -t`, and reload nginx.\n\n\
@@ -57,7 +62,8 @@ pub(crate) fn uninstall() -> Result<()> {
         &places.provider,
         &places.module,
     ];
-    for file in places.units.iter().chain(others) {
+    let several = places.units.iter().chain(&places.monitoring);
+    for file in several.chain(others) {
         match fs::remove_file(file) {
             Ok(()) => println!("removed {}", file.display()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -75,6 +81,7 @@ struct Places {
     provider: PathBuf,
     command: PathBuf,
     units: [PathBuf; 3],
+    monitoring: [PathBuf; 2],
     users: PathBuf,
 }
 
@@ -93,6 +100,8 @@ impl Places {
             provider: below(modules).join(PROVIDER),
             command: below("/usr/local/bin/slipstream"),
             units: UNITS.map(|name| below("/usr/local/lib/systemd/system").join(name)),
+            monitoring: MONITORING
+                .map(|name| below("/usr/local/share/slipstream/monitoring").join(name)),
             users: below("/usr/local/lib/sysusers.d").join(USERS),
         })
     }

@@ -15,6 +15,7 @@
 #![cfg_attr(not(stream), allow(dead_code))] // code that stream alone uses
 
 mod assumptions;
+mod bits;
 mod config;
 mod connection;
 mod directives;

@@ -13,6 +13,7 @@ use slipstream_metrics::{Histogram, Page, Type};
 use slipstream_offload::Class;
 use slipstream_offload::counters::Counters;
 
+use crate::bits::request::HEADER_ONLY;
 use crate::metrics::{self, Compression, Event, Totals, layout};
 use crate::nginx::static_str;
 use crate::worker::worker;
@@ -63,7 +64,7 @@ unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_int_t {
         (*request).headers_out.content_length_n = text.len() as i64;
         let sent = ngx_http_send_header(request);
         // An error, a status of its own, or the header was all that was asked for.
-        if sent != NGX_OK as ngx_int_t || (*request).header_only() != 0 {
+        if sent != NGX_OK as ngx_int_t || HEADER_ONLY.is_set(&*request) {
             return sent;
         }
         let mut chain = ngx_chain_t {

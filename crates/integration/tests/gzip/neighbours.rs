@@ -11,7 +11,7 @@ use slipstream_integration::{
 use crate::site::{Place, Site, check, small};
 
 each_build!(
-    files_read_by_threads_and_past_the_cache_of_the_system,
+    files_that_are_copied_read_by_threads_and_past_the_cache_of_the_system,
     responses_sent_slowly,
     responses_from_a_cache,
     responses_made_of_slices,
@@ -22,7 +22,7 @@ each_build!(
 
 const LENGTH: usize = 700_000;
 
-fn files_read_by_threads_and_past_the_cache_of_the_system(build: Build) {
+fn files_that_are_copied_read_by_threads_and_past_the_cache_of_the_system(build: Build) {
     let tested = Tested::new();
     let folder = tested.site.folder().display().to_string();
     let running = tested.start(
@@ -30,11 +30,12 @@ fn files_read_by_threads_and_past_the_cache_of_the_system(build: Build) {
         "",
         &format!(
             "location /threads/ {{ alias {folder}/; aio threads; output_buffers 2 16k; }}
+             location /copied/ {{ alias {folder}/; sendfile on; }}
              location /sendfile/ {{ alias {folder}/; aio threads; sendfile on; }}
              location /direct/ {{ alias {folder}/; aio threads; directio 4k; }}"
         ),
     );
-    for location in ["threads", "sendfile", "direct"] {
+    for location in ["threads", "copied", "sendfile", "direct"] {
         running.expect(location, &tested.content);
     }
 }

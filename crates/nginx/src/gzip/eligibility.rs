@@ -13,6 +13,7 @@ use slipstream_compress::{Codec, negotiation};
 
 use super::configuration::Location;
 use super::request::Request;
+use crate::bits::request::HEADER_ONLY;
 
 /// The decision on a response.
 pub(super) enum Verdict {
@@ -47,7 +48,7 @@ fn is_compressible(request: Request, location: &Location) -> bool {
         && [NGX_HTTP_OK, NGX_HTTP_FORBIDDEN, NGX_HTTP_NOT_FOUND].contains(&(status as u32))
         && !is_encoded
         && !(has_length && headers.content_length_n < location.min_length as i64)
-        && raw.header_only() == 0
+        && !HEADER_ONLY.is_set(raw)
         && has_type(request, location)
         && !request
             .headers_out(b"cache-control")

@@ -18,6 +18,7 @@ use super::headers;
 use super::jobs::{self, Job, with_context};
 use super::output::Output;
 use super::request::Request;
+use crate::bits::request::HEADER_ONLY;
 use crate::nginx::OutOfMemory;
 use crate::worker::worker;
 
@@ -172,7 +173,7 @@ unsafe extern "C" fn filter_body(
     };
     // SAFETY: the only reference: no filter behind this one calls back into it.
     let response = unsafe { &mut *entry.response };
-    if response.compression.is_none() || request.raw().header_only() != 0 {
+    if response.compression.is_none() || HEADER_ONLY.is_set(request.raw()) {
         return pass(request, chain);
     }
     if !chain.is_null() {

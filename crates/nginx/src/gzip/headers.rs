@@ -4,13 +4,14 @@ use nginx_sys::{ngx_http_weak_etag, ngx_table_elt_t};
 use slipstream_compress::Codec;
 
 use super::request::Request;
+use crate::bits::request::{ALLOW_RANGES, GZIP_VARY, MAIN_FILTER_NEED_IN_MEMORY};
 use crate::nginx::OutOfMemory;
 
 /// Adds the header that the response depends on `Accept-Encoding`, even if it is not compressed.
 pub(super) fn vary(request: Request) -> Result<(), OutOfMemory> {
     // nginx writes the header by itself where `gzip_vary` is on.
     if request.core_location().gzip_vary == 1 {
-        request.raw_mut().set_gzip_vary(1);
+        GZIP_VARY.set(request.raw_mut(), true);
     } else if request.location().vary == 1 {
         request.add_header("Vary", "Accept-Encoding")?;
     }
@@ -27,8 +28,8 @@ pub(super) fn encode(request: Request, codec: &'static dyn Codec) -> Result<(), 
     headers.content_length_n = -1;
     remove(&mut headers.content_length);
     remove(&mut headers.accept_ranges);
-    raw.set_allow_ranges(0);
-    raw.set_main_filter_need_in_memory(1);
+    ALLOW_RANGES.set(raw, false);
+    MAIN_FILTER_NEED_IN_MEMORY.set(raw, true);
     // SAFETY: nginx's own function, with a request whose header has not been sent.
     unsafe { ngx_http_weak_etag(request.as_ptr()) };
     Ok(())

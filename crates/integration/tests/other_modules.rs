@@ -1,6 +1,7 @@
 //! Modules that share a worker with this one and change what is taken for granted about nginx; and
 //! an engine that holds the keys of stream's servers.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -87,6 +88,79 @@ fn a_strange_handler_of_listening_sockets_is_left_to_nginx() {
     assert_eq!((metrics.handshakes(), metrics.lane_operations()), (0, 0));
 }
 
+/// A master that does not know the configuration of http's TLS leaves http to nginx, and says why.
+#[test]
+fn a_strange_tls_configuration_is_left_to_nginx() {
+    const BUILD: Build = Build::Distribution;
+    let folder = ScratchDirectory::new().unwrap();
+    let module = compile(BUILD, "http_layout", &folder);
+    let authority = Authority::new();
+    let address = unused_address();
+    let configuration = Configuration::new()
+        .main(format!("load_module {};", module.display()))
+        .server(
+            format!("{address} ssl"),
+            &[&authority.issue(KeyType::Rsa(2048), &["localhost"])],
+            "location / { return 200 served; }",
+        );
+    let nginx = Nginx::start(BUILD, &configuration);
+    nginx.expect_log(
+        "the layout of ngx_http_ssl_srv_conf_t is not as this module assumes it of nginx",
+    );
+    assert_eq!(
+        nginx.log_lines_with("handshakes are served as without the module"),
+        1
+    );
+    let offer = Offer::tls13()
+        .name("localhost")
+        .roots(authority.certificate());
+    let client = Client::new(address, &offer);
+    concurrently(8, |_| assert_eq!(client.get("/").unwrap().text(), "served"));
+}
+
+/// As above, of stream, while http goes on.
+#[test]
+fn a_strange_tls_configuration_of_stream_is_left_to_nginx() {
+    const BUILD: Build = Build::Distribution;
+    let folder = ScratchDirectory::new().unwrap();
+    let module = compile(BUILD, "stream_layout", &folder);
+    let authority = Authority::new();
+    let [stream, http] = [unused_address(), unused_address()];
+    let credentials = authority.issue(KeyType::Rsa(2048), &["localhost"]);
+    let configuration = Configuration::new()
+        .main(format!("load_module {};", module.display()))
+        .server(
+            format!("{http} ssl"),
+            &[&credentials],
+            "location / { return 200 served; }",
+        )
+        .stream("slipstream on;")
+        .stream(server_block(
+            format!("{stream} ssl"),
+            &[&credentials],
+            "return served;",
+        ));
+    let nginx = Nginx::start(BUILD, &configuration);
+    assert_eq!(
+        nginx.log_lines_with("handshakes of stream are served as without the module"),
+        1,
+        "{}",
+        nginx.log()
+    );
+    let client = |address| {
+        let offer = Offer::tls13()
+            .name("localhost")
+            .roots(authority.certificate());
+        Client::new(address, &offer)
+    };
+    concurrently(8, |_| {
+        assert_eq!(client(stream).connect().unwrap().rest(), "served")
+    });
+    assert_eq!(nginx.settled().handshakes(), 0);
+    assert_eq!(client(http).get("/").unwrap().text(), "served");
+    assert_eq!(nginx.settled().lane_operations(), 1);
+}
+
 /// The master has the engine hold the keys of stream's servers, too, and of those whose handshakes
 /// do not take part.
 fn the_keys_of_stream_are_isolated(build: Build) {
@@ -137,11 +211,21 @@ fn compile(build: Build, name: &str, folder: &ScratchDirectory) -> PathBuf {
         "event/modules",
         "event/quic",
         "os/unix",
+        "http",
+        "http/modules",
+        "http/v2",
+        "http/v3",
         "stream",
     ] {
         compiler.arg("-I").arg(tree.join("src").join(include));
     }
     compiler.arg("-I").arg(tree.join("objs"));
+    let header = fs::read_to_string(tree.join("src/stream/ngx_stream_ssl_module.h")).unwrap();
+    let conf = match header.contains("ngx_stream_ssl_srv_conf_t") {
+        true => "ngx_stream_ssl_srv_conf_t",
+        false => "ngx_stream_ssl_conf_t",
+    };
+    compiler.arg(format!("-DSTREAM_SSL_CONF={conf}"));
     let source = format!("tests/other_modules/{name}.c");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     finish(compiler.arg(source), b"").expect_success();

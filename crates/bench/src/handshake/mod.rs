@@ -19,11 +19,13 @@ use crate::Error;
 use crate::load::{Behaviour, Limit, Load, with_cpu_times};
 use crate::statistics::{Measurement, in_turn};
 
+mod chart;
 mod server;
 mod summary;
 mod system;
 mod table;
 
+pub use chart::write_report;
 use server::Running;
 use summary::summarize;
 pub use summary::{Comparison, Outcome, Version};

@@ -8,9 +8,8 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use slipstream_bench::command::options;
 use slipstream_bench::command::output;
-use slipstream_bench::handshake::{Case, Experiment, Mode, Row, System};
+use slipstream_bench::handshake::{Case, Experiment, Mode, Row, System, write_report};
 use slipstream_testbed::nginx::{Binary, find_module};
-use slipstream_testbed::output::write;
 use slipstream_testbed::peers::{Crypto, Peer};
 use slipstream_testbed::suite::Suite;
 
@@ -62,6 +61,9 @@ pub struct BenchHandshake {
     /// Number of rounds
     #[arg(long, value_parser = options::positive, default_value = "5")]
     rounds: usize,
+    /// Write rows.json and plots to this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Write machine, rows and summary to this file as JSON (- for standard output, without the
     /// table)
     #[arg(long, value_name = "FILE")]
@@ -117,7 +119,12 @@ impl BenchHandshake {
             eprintln!("{server} is not measured with {}: {reason}", suite.name);
         }
         let outcome = experiment.run(print_progress)?;
-        write(self.json.as_deref(), &outcome)?;
+        output::write_with_report(
+            self.out.as_deref(),
+            self.json.as_deref(),
+            &outcome,
+            write_report,
+        )?;
         Ok(output::exit_code(outcome.errors()))
     }
 

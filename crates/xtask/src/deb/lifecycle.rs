@@ -42,7 +42,7 @@ pub(super) fn test(release: &Release) -> Result<()> {
     trial.serves("before anything is installed", "")?;
     let before = Files::below(&trial.root)?;
 
-    trial.step("install", || trial.install(&packages))?;
+    trial.step("install", || trial.install_and_switch_on(&packages))?;
     let log = trial.serves("after the installation", "")?;
     ensure!(
         !log.contains("slipstream"),
@@ -97,6 +97,27 @@ impl Trial {
     fn install(&self, packages: &[PathBuf]) -> Result<()> {
         let folder = packages[0].parent().context("a file has a folder")?;
         process::run(self.apt_command(&["install"], &[folder]).args(packages))
+    }
+
+    /// The four steps of an operator: install the packages, add a line, reload nginx, and have
+    /// `slipstream status` show that it works.
+    fn install_and_switch_on(&self, packages: &[PathBuf]) -> Result<()> {
+        let nginx = Nginx::start(&self.root, "")?;
+        nginx.handshake()?;
+        self.install(packages)?;
+        nginx.add(SWITCHED_ON)?;
+        nginx.reload()?;
+        nginx.handshake()?;
+        let mut status = self.root.command_on_this_machine();
+        let shown = output(status.args(["slipstream", "status", "--json"]))?;
+        let shown: serde_json::Value = serde_json::from_str(&shown)?;
+        let process = &shown["processes"][0];
+        ensure!(
+            process["program"] == "nginx" && process["handshakes"]["total"].as_u64() > Some(0),
+            "`slipstream status` does not show the handshake: {shown}"
+        );
+        nginx.stop()?;
+        Ok(())
     }
 
     /// Makes a handshake with nginx; returns its error log.

@@ -128,6 +128,18 @@ impl<'a> Nginx<'a> {
             .with_context(|| self.log())
     }
 
+    /// Adds a line to the http block.
+    pub(super) fn add(&self, line: &str) -> Result<()> {
+        let file = self.folder().join("nginx.conf");
+        let text = fs::read_to_string(&file)?;
+        fs::write(
+            &file,
+            text.replacen("http {\n", &format!("http {{\n{line}\n"), 1),
+        )?;
+        let mut test = self.root.command_on_this_machine();
+        process::run(test.args(["nginx", "-t", "-c", "/srv/trial/nginx.conf"]))
+    }
+
     /// Reloads the configuration, and waits until a new worker serves.
     pub(super) fn reload(&self) -> Result<()> {
         let master = self.master()?;

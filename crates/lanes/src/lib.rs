@@ -37,8 +37,11 @@
 //!
 //! The time that a call takes does not depend on private keys, nonces, secret inputs or results,
 //! except that the success of each operation and the public exponents of RSA are public. Memory
-//! that held secrets is wiped. Results of RSA are checked with the public exponent before they are
-//! released; results on curves are not checked.
+//! that held secrets is wiped.
+//!
+//! Results are checked before they are released: those of RSA with the public exponent, points of
+//! P-256 and P-384, the point of a nonce among them, with the equation of the curve. Results of
+//! X25519 are not checked.
 //!
 //! ```
 //! # use slipstream_lanes::{Backend, OperationError};
@@ -65,6 +68,8 @@ mod avx512;
 mod backend;
 mod digits;
 pub mod ec;
+#[cfg(any(test, feature = "fault-test"))]
+pub mod fault_test;
 mod outcome;
 mod radix52;
 pub mod rsa;

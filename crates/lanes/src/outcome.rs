@@ -23,9 +23,10 @@ pub enum OperationError {
     OutputLength,
     /// RSA: the input is not less than the modulus.
     InputOutOfRange,
-    /// RSA: the result failed the check with the public exponent, so the key or the computation is
-    /// damaged. The result was wiped, since it could reveal the key (Boneh, DeMillo, Lipton: "On
-    /// the Importance of Checking Cryptographic Protocols for Faults", 1997).
+    /// The result failed its check, so the key, a table or the computation is damaged: RSA with the
+    /// public exponent, P-256 and P-384 with the equation of the curve. It is not released, since
+    /// it could reveal the key (Boneh, DeMillo, Lipton: "On the Importance of Checking
+    /// Cryptographic Protocols for Faults", 1997) or bits of the nonce.
     Fault,
     /// P-256 and P-384: the private key is not between 1 and n - 1, where n is the order of the
     /// base point.
@@ -51,6 +52,15 @@ impl Outcomes {
         }
     }
 
+    /// Fails the operations that have succeeded so far and whose lane in `faults` is not zero.
+    pub(crate) fn note_faults(&mut self, faults: [u64; LANES]) {
+        for (outcome, fault) in self.as_mut_slice().iter_mut().zip(faults) {
+            if outcome.is_ok() && fault != 0 {
+                *outcome = Err(OperationError::Fault);
+            }
+        }
+    }
+
     pub(crate) fn as_mut_slice(&mut self) -> &mut [Result<(), OperationError>] {
         &mut self.outcomes[..self.count]
     }
@@ -70,7 +80,7 @@ impl fmt::Display for OperationError {
             OperationError::InputLength => "an input has the wrong length",
             OperationError::OutputLength => "the output has the wrong length",
             OperationError::InputOutOfRange => "the input is not less than the RSA modulus",
-            OperationError::Fault => "the RSA result failed the check with the public exponent",
+            OperationError::Fault => "the result failed its check",
             OperationError::PrivateKeyOutOfRange => {
                 "the private key is zero or not less than the order of the curve"
             }

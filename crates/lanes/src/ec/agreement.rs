@@ -78,7 +78,8 @@ fn compute_public_keys<C: Parameters<L, N>, const L: usize, const N: usize>(
         };
     }
     let mut products = Points::splat(&C::BASE_X, &C::BASE_Y);
-    kernels::multiply_base::<C, L, N>(backend, &scalars.scalars, &mut products);
+    let faults = kernels::multiply_base::<C, L, N>(backend, &scalars.scalars, &mut products);
+    outcomes.note_faults(faults);
     for (lane, (operation, outcome)) in operations.iter_mut().zip(outcomes.iter()).enumerate() {
         if outcome.is_err() {
             continue;
@@ -116,7 +117,8 @@ fn compute_shared_secrets<C: Parameters<L, N>, const L: usize, const N: usize>(
             Err(OperationError::InvalidPoint)
         };
     }
-    kernels::multiply_points::<C, L, N>(backend, &scalars.scalars, &mut points);
+    let faults = kernels::multiply_points::<C, L, N>(backend, &scalars.scalars, &mut points);
+    outcomes.note_faults(faults);
     for (lane, (operation, outcome)) in operations.iter_mut().zip(outcomes.iter()).enumerate() {
         if outcome.is_ok() {
             integers::to_bytes(&points.x.get::<L>(lane)[..], operation.secret);

@@ -200,7 +200,8 @@ fn prepare_nonces<C: Parameters<L, N>, const L: usize, const N: usize>(
         inverses.set(lane, &limbs);
     }
     let mut products = Points::splat(&C::BASE_X, &C::BASE_Y);
-    kernels::multiply_base::<C, L, N>(backend, &odd_scalars.scalars, &mut products);
+    let faults = kernels::multiply_base::<C, L, N>(backend, &odd_scalars.scalars, &mut products);
+    outcomes.note_faults(faults);
     let power = const { moduli::digits(&integers::power_of_two(&C::ORDER.limbs, 64 * L)) };
     kernels::invert_scalars::<C, L, N>(backend, &mut inverses, &power);
     for (lane, (operation, outcome)) in operations.iter_mut().zip(outcomes.iter()).enumerate() {

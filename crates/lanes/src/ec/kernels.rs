@@ -5,41 +5,47 @@ use zeroize::zeroize_stack;
 use super::base_table::BaseTable;
 use super::curve::Parameters;
 use super::multiplication::{self, Integers, Points, Scalars};
-use crate::Backend;
+use crate::{Backend, LANES};
 
 /// Bytes of stack that are wiped after a kernel. Field elements, the inverse of a nonce among them,
 /// are returned through the memory of stack frames that have ended by then, and nothing else wipes
 /// that memory.
 const WIPED: usize = 20 * 1024;
 
-/// Sets `products` to the affine coordinates of the multiples of the base point.
+/// Sets `products` to the affine coordinates of the multiples of the base point. Returns zero in the
+/// lanes whose product is a point of the curve. Another one must not be released.
+#[must_use]
 pub(super) fn multiply_base<C: Parameters<L, N>, const L: usize, const N: usize>(
     backend: Backend,
     scalars: &Scalars,
     products: &mut Points<N>,
-) {
-    match backend {
+) -> [u64; LANES] {
+    let faults = match backend {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: callers have checked that the backend is available.
         Backend::Ifma => unsafe { ifma::multiply_base::<C, L, N>(scalars, products) },
         _ => portable::multiply_base::<C, L, N>(scalars, products),
-    }
+    };
     zeroize_stack::<WIPED>();
+    faults
 }
 
-/// Replaces `points`, in affine coordinates below p, by their multiples.
+/// Replaces `points`, in affine coordinates below p, by their multiples. Returns zero in the lanes
+/// whose product is a point of the curve. Another one must not be released.
+#[must_use]
 pub(super) fn multiply_points<C: Parameters<L, N>, const L: usize, const N: usize>(
     backend: Backend,
     scalars: &Scalars,
     points: &mut Points<N>,
-) {
-    match backend {
+) -> [u64; LANES] {
+    let faults = match backend {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: callers have checked that the backend is available.
         Backend::Ifma => unsafe { ifma::multiply_points::<C, L, N>(scalars, points) },
         _ => portable::multiply_points::<C, L, N>(scalars, points),
-    }
+    };
     zeroize_stack::<WIPED>();
+    faults
 }
 
 /// Replaces `scalars`, which are 1 to n - 1, by `power` divided by them modulo n.
@@ -62,15 +68,20 @@ pub(super) fn invert_scalars<C: Parameters<L, N>, const L: usize, const N: usize
 /// stack of another.
 macro_rules! kernels {
     ($(#[$target_feature:meta])? $vector:path) => {
-        use super::{BaseTable, Integers, Parameters, Points, Scalars, multiplication};
+        use super::{BaseTable, Integers, LANES, Parameters, Points, Scalars, multiplication};
 
         $(#[$target_feature])?
         #[inline(never)]
         pub(super) fn multiply_base<C: Parameters<L, N>, const L: usize, const N: usize>(
             scalars: &Scalars,
             products: &mut Points<N>,
-        ) {
+        ) -> [u64; LANES] {
             let table = C::base_table().get_or_init(|| make_base_table::<C, L, N>());
+            #[cfg(any(test, feature = "fault-test"))]
+            let damaged = crate::fault_test::damage(8 * L)
+                .map(|damage| table.damaged::<C, L, N>(damage));
+            #[cfg(any(test, feature = "fault-test"))]
+            let table = damaged.as_ref().unwrap_or(table);
             // SAFETY: the CPU has the vector's instructions, else this function must not be called.
             unsafe { multiplication::multiply_base::<C, $vector, L, N>(scalars, table, products) }
         }
@@ -87,7 +98,7 @@ macro_rules! kernels {
         pub(super) fn multiply_points<C: Parameters<L, N>, const L: usize, const N: usize>(
             scalars: &Scalars,
             points: &mut Points<N>,
-        ) {
+        ) -> [u64; LANES] {
             // SAFETY: as in `multiply_base`.
             unsafe { multiplication::multiply_points::<C, $vector, L, N>(scalars, points) }
         }

@@ -28,6 +28,8 @@ mod arithmetic;
 mod base_table;
 mod curve;
 mod ecdsa;
+#[cfg(test)]
+mod faults;
 mod integers;
 mod inversion;
 mod kernels;

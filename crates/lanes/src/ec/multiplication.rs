@@ -20,7 +20,7 @@ use super::field::{Element, Factor, Modulus, multiply};
 use super::point::{AffinePoint, Point};
 use super::{MAXIMUM_LIMBS, moduli, wipe};
 use crate::LANES;
-use crate::digits::splat;
+use crate::digits::{lanes_of, splat};
 use crate::vector::{Lanes, Vector};
 
 /// Bits of a window of the scalar for a point that is not known in advance.
@@ -53,7 +53,8 @@ pub(super) const fn windows<const L: usize>(width: usize) -> usize {
     (64 * L).div_ceil(width)
 }
 
-/// Sets `products` to the affine coordinates of the multiples of the base point.
+/// Sets `products` to the affine coordinates of the multiples of the base point. Returns zero in the
+/// lanes whose product is a point of the curve.
 ///
 /// # Safety
 /// The CPU has the instructions of `V`.
@@ -62,7 +63,8 @@ pub(super) unsafe fn multiply_base<C, V, const L: usize, const N: usize>(
     scalars: &Scalars,
     table: &BaseTable,
     products: &mut Points<N>,
-) where
+) -> [u64; LANES]
+where
     C: Parameters<L, N>,
     V: Arithmetic,
 {
@@ -80,12 +82,14 @@ pub(super) unsafe fn multiply_base<C, V, const L: usize, const N: usize>(
     let Digit { index, negative } = scalars.digit::<L, V>(zero, C::BASE_WINDOW, 0);
     multiple = table.look_up::<C, V, L, N>(0, index);
     sum.add_or_double::<C::Field>(&multiple.to_point::<C::Field>(), negative);
-    sum.store::<C::Field>(products);
+    let faults = sum.store::<C, L>(products);
     sum.wipe();
     multiple.wipe();
+    faults
 }
 
-/// Replaces `points`, in affine coordinates below p, by their multiples.
+/// Replaces `points`, in affine coordinates below p, by their multiples. Returns zero in the lanes
+/// whose product is a point of the curve.
 ///
 /// # Safety
 /// The CPU has the instructions of `V`.
@@ -93,7 +97,8 @@ pub(super) unsafe fn multiply_base<C, V, const L: usize, const N: usize>(
 pub(super) unsafe fn multiply_points<C, V, const L: usize, const N: usize>(
     scalars: &Scalars,
     points: &mut Points<N>,
-) where
+) -> [u64; LANES]
+where
     C: Parameters<L, N>,
     V: Arithmetic,
 {
@@ -127,9 +132,10 @@ pub(super) unsafe fn multiply_points<C, V, const L: usize, const N: usize>(
     let Digit { index, negative } = scalars.digit::<L, V>(zero, WINDOW, 0);
     multiple = look_up(&table, index);
     product.add_or_double::<C::Field>(&multiple, negative);
-    product.store::<C::Field>(points);
+    let faults = product.store::<C, L>(points);
     product.wipe();
     multiple.wipe();
+    faults
 }
 
 /// Sets `multiples` to the odd multiples of `point`, from 1 on.
@@ -215,17 +221,25 @@ fn look_up<V: Vector, const N: usize>(table: &[Point<V, N>; TABLE], index: V) ->
 }
 
 impl<V: Arithmetic, const N: usize> Point<V, N> {
-    /// Sets `points` to the affine coordinates.
+    /// Sets `points` to the affine coordinates. Returns zero in the lanes in which they are those of
+    /// a point of the curve.
     #[inline(always)]
-    fn store<M: Modulus<N>>(&self, points: &mut Points<N>) {
-        let mut inverse = V::invert::<M, N>(&self.z);
-        let AffinePoint { x, y } = self.to_affine::<M>(&inverse);
+    fn store<C: Parameters<L, N>, const L: usize>(&self, points: &mut Points<N>) -> [u64; LANES] {
+        let mut inverse = V::invert::<C::Field, N>(&self.z);
+        let affine = self.to_affine::<C::Field>(&inverse);
+        let (x, y) = (
+            affine.x.canonical::<C::Field>(),
+            affine.y.canonical::<C::Field>(),
+        );
         // SAFETY: there are values of `V`, so the CPU has its instructions.
         unsafe {
-            *points.x.0.as_vectors_mut() = x.canonical::<M>().0;
-            *points.y.0.as_vectors_mut() = y.canonical::<M>().0;
+            *points.x.0.as_vectors_mut() = x.0;
+            *points.y.0.as_vectors_mut() = y.0;
         }
         wipe(&mut inverse.0);
+        let zero = splat(x.0[0], 0);
+        let is_on_curve = affine.is_on_curve::<C, L>(&x, &y);
+        lanes_of(zero.select(splat(zero, 1), is_on_curve))
     }
 }
 

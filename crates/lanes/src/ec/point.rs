@@ -13,9 +13,11 @@
 //! after a line is an upper bound of its result unless it says otherwise.
 
 use super::arithmetic::Arithmetic;
+use super::curve::Parameters;
 use super::field::{
     Element, Factor, Modulus, difference_of_products, multiply, product_less_squares, square,
 };
+use super::moduli::digits;
 use super::wipe;
 use crate::digits::splat;
 
@@ -43,6 +45,36 @@ impl<V: Arithmetic, const N: usize> AffinePoint<V, N> {
             y: self.y,
             z: one.as_factor(),
         }
+    }
+
+    /// The lanes in which the point is on the curve. Its coordinates are given a second time, as
+    /// they will be released: `x` and `y` are not in Montgomery form, and below p.
+    ///
+    /// A product of one form and the other is in neither. So the equation holds only if both forms
+    /// are right.
+    #[inline(always)]
+    pub(super) fn is_on_curve<C: Parameters<L, N>, const L: usize>(
+        &self,
+        x: &Element<V, N>,
+        y: &Element<V, N>,
+    ) -> V::Mask {
+        let three = {
+            let mut digits = [0; N];
+            digits[0] = 3;
+            Element::splat(x.0[0], &digits)
+        };
+        let b = Element::splat(x.0[0], &const { digits(&C::B) });
+        let left = multiply::<C::Field, V, N>(&self.y, y).element(); // 1.2
+        let factor = multiply::<C::Field, V, N>(&self.x, x) // 1.1
+            .minus(&three)
+            .plus_modulus::<C::Field>(1) // 2.1
+            .factor();
+        multiply::<C::Field, V, N>(&self.x, &factor) // 1.2
+            .plus(&b)
+            .minus(&left) // more than -1.2
+            .plus_modulus::<C::Field>(2) // 4.2
+            .element()
+            .is_multiple::<C::Field>()
     }
 
     pub(super) fn wipe(&mut self) {

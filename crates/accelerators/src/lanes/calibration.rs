@@ -72,18 +72,25 @@ pub fn calibrate(
             };
             let cost = &mut measured.lanes.precomputed[kind];
             *cost = cost.least(precomputed_cost(backend, kind));
-            let Some(cost) = &mut measured.lanes.batches[kind] else {
-                continue;
-            };
-            let mut batch = |live| batch_cost(backend, kind, live, &mut workspace);
-            cost.full = cost.full.least(batch(LANES));
-            cost.half = match kind {
-                Kind::Rsa(_) => cost.half.least(batch(LANES / 2)),
-                _ => cost.full,
-            };
+            let batch = &mut measured.lanes.batches[kind];
+            *batch = batch.and_then(|cost| cost.measured(backend, kind, &mut workspace));
         }
     }
     measured
+}
+
+impl BatchCost {
+    /// The least of this cost and of another measurement. `None` if lanes fail on known operands:
+    /// then they do not compute the kind.
+    fn measured(self, backend: Backend, kind: Kind, workspace: &mut Workspace) -> Option<Self> {
+        let mut batch = |live| batch_cost(backend, kind, live, workspace);
+        let full = self.full.least(batch(LANES)?);
+        let half = match kind {
+            Kind::Rsa(_) => self.half.least(batch(LANES / 2)?),
+            _ => full,
+        };
+        Some(Self { full, half })
+    }
 }
 
 /// The cost of one operation of `kind` of which most is precomputed by `backend`: a key pair, or a
@@ -110,19 +117,26 @@ fn is_batched(backend: Backend, kind: Kind) -> bool {
     }
 }
 
-/// The cost of a batch with this many live lanes.
-fn batch_cost(backend: Backend, kind: Kind, live: usize, workspace: &mut Workspace) -> Cost {
+/// The cost of a batch with this many live lanes; `None` if an operation fails.
+fn batch_cost(
+    backend: Backend,
+    kind: Kind,
+    live: usize,
+    workspace: &mut Workspace,
+) -> Option<Cost> {
     let Some(operations) = examples(kind, live) else {
-        return Cost::Unknown;
+        return Some(Cost::Unknown);
     };
-    // Once before it is measured: keys are prepared then.
+    let mut are_computed = true;
     let mut compute = || {
         let answers = batch::compute(backend, workspace, operations.iter());
-        let computed = |answer: &Answer| matches!(answer, Answer::Computed(_));
-        assert!(answers.iter().all(computed), "lanes fail on known operands");
+        let is_computed = |answer: &Answer| matches!(answer, Answer::Computed(_));
+        are_computed &= answers.iter().all(is_computed);
     };
+    // Once before it is measured: keys are prepared then.
     compute();
-    Cost::Known(measure(compute))
+    let cost = measure(compute);
+    are_computed.then_some(Cost::Known(cost))
 }
 
 /// Operations with published operands, all with the same key.

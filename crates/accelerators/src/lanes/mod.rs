@@ -15,6 +15,7 @@ mod calibration;
 mod flush;
 mod forms;
 mod key_pair;
+mod known_answers;
 mod pool;
 pub mod precomputed;
 
@@ -26,12 +27,19 @@ pub use accelerator::{Lanes, Options};
 pub use calibration::{BatchCost, LaneCosts, Measured, calibrate, precomputed_cost};
 pub use forms::prepare;
 pub use key_pair::draw;
+pub use known_answers::prove;
 pub use slipstream_lanes::ec::check_point;
 pub use slipstream_lanes::rsa::Workspace;
 pub use slipstream_lanes::{Backend, LANES};
 
-/// Returns true if `backend` computes operations of `kind`.
+/// Returns true if `backend` computes operations of `kind`, and [`prove`] has not found that it does
+/// so wrongly.
 pub fn computes(backend: Backend, kind: Kind) -> bool {
+    is_offered(backend, kind) && !known_answers::has_failed(backend, kind)
+}
+
+/// Returns true if there is a kernel of `backend` for operations of `kind`.
+fn is_offered(backend: Backend, kind: Kind) -> bool {
     match kind {
         Kind::Rsa(_) => true,
         Kind::X25519 | Kind::KeyPair(Group::X25519) => x25519::offered(backend),

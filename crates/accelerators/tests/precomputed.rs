@@ -32,7 +32,7 @@ fn nothing_is_precomputed_without_an_instance_that_does() {
         for kind in Kind::ALL {
             assert_ne!(lanes.at_once(kind), AtOnce::Always, "{kind:?}");
         }
-        assert!(lanes.compute_at_once(&pair).is_none());
+        assert!(lanes.compute_at_once(&pair).is_err());
     }
     on_fresh_thread(move || {
         assert!(compute_at_once(&pair).is_none());

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use crate::costs::Cost;
 use crate::counters::Counters;
 use crate::operation::{Kind, Operation};
-use crate::request::{Output, Request, RequestId, Response};
+use crate::request::{Output, Reason, Request, RequestId, Response};
 
 /// Computes requests: the CPU's vector lanes, an engine, a card, a token, a remote pool.
 ///
@@ -36,10 +36,12 @@ pub trait Accelerator: Send {
         AtOnce::Never
     }
 
-    /// Computes `operation` on the calling thread, without a pause. `None` if that is not possible
-    /// now. It may need 80 KiB of stack.
-    fn compute_at_once(&mut self, _operation: &Operation) -> Option<Output> {
-        None
+    /// Computes `operation` on the calling thread, without a pause. It may need 80 KiB of stack.
+    ///
+    /// # Errors
+    /// The reason why it is left to software: [`Reason::NotOffered`] if it cannot be computed now.
+    fn compute_at_once(&mut self, _operation: &Operation) -> Result<Output, Reason> {
+        Err(Reason::NotOffered)
     }
 
     /// Takes over a request that the accelerator [accepts](Self::accepts).

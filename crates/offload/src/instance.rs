@@ -225,13 +225,19 @@ impl Instance {
         accelerators.any(|accelerator| accelerator.estimate(&work).is_some())
     }
 
-    fn compute_at_once(&mut self, operation: &Operation) -> Option<Output> {
-        let accelerators = self.accelerators.iter_mut();
-        let output = accelerators
-            .into_iter()
-            .find_map(|accelerator| accelerator.compute_at_once(operation))?;
-        self.counters.at_once[operation.kind().index()] += 1;
-        Some(output)
+    fn compute_at_once(&mut self, operation: &Operation) -> Result<Output, Reason> {
+        let mut answer = Err(Reason::NotOffered);
+        for accelerator in &mut self.accelerators {
+            answer = accelerator.compute_at_once(operation);
+            match answer {
+                Err(Reason::NotOffered) => {}
+                Ok(_) | Err(_) => break,
+            }
+        }
+        if answer.is_ok() {
+            self.counters.at_once[operation.kind().index()] += 1;
+        }
+        answer
     }
 
     fn submit(&mut self, operation: Operation, pauser: &dyn Pause) -> Result<RequestId, Reason> {

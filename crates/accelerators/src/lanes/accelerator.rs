@@ -173,7 +173,7 @@ impl Accelerator for Lanes {
         }
     }
 
-    fn compute_at_once(&mut self, operation: &Operation) -> Option<Output> {
+    fn compute_at_once(&mut self, operation: &Operation) -> Result<Output, Reason> {
         match operation {
             Operation::X25519 { .. } | Operation::Ecdh { .. }
                 if batch::can_compute(self.backend, operation) =>
@@ -181,11 +181,15 @@ impl Accelerator for Lanes {
                 let workspace = self.workspace.get_or_insert_with(Workspace::new);
                 let alone = std::iter::once(operation);
                 match batch::compute(self.backend, workspace, alone).pop() {
-                    Some(Answer::Computed(output)) => Some(output),
-                    Some(Answer::Software(_)) | None => None,
+                    Some(Answer::Computed(output)) => Ok(output),
+                    Some(Answer::Software(reason)) => Err(reason),
+                    None => Err(Reason::NotOffered),
                 }
             }
-            _ => self.precomputed.as_mut()?.compute(operation),
+            _ => match &mut self.precomputed {
+                Some(precomputed) => precomputed.compute(operation),
+                None => Err(Reason::NotOffered),
+            },
         }
     }
 
@@ -384,7 +388,7 @@ mod tests {
         assert!(!lanes.accepts(&exchange()));
         assert_eq!(lanes.at_once(Kind::KeyPair(Group::P256)), AtOnce::Always);
         assert_eq!(lanes.at_once(Kind::Ecdsa(Curve::P384)), AtOnce::Always);
-        assert!(lanes.compute_at_once(&exchange()).is_some());
+        assert!(lanes.compute_at_once(&exchange()).is_ok());
     }
 
     #[test]
@@ -401,7 +405,7 @@ mod tests {
             key: Key::Value(Arc::new(key)),
             digest: Operand::new(&[2; 32]),
         };
-        assert!(lanes.compute_at_once(&operation).is_none());
+        assert!(lanes.compute_at_once(&operation).is_err());
         assert!(lanes.accepts(&operation));
     }
 

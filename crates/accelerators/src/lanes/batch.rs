@@ -154,8 +154,10 @@ fn key_pairs(backend: Backend, group: Group, outputs: &mut [Output]) -> Succeede
             Room { private, public }
         })
         .collect();
-    key_pair::generate(backend, group, &mut rooms)
-        .unwrap_or_else(|_| rooms.iter().map(|_| false).collect())
+    match key_pair::generate(backend, group, &mut rooms) {
+        Ok(outcomes) => outcomes.iter().map(Result::is_ok).collect(),
+        Err(_) => rooms.iter().map(|_| false).collect(),
+    }
 }
 
 const LONGEST_SCALAR: usize = 48;

@@ -14,9 +14,8 @@ pub(super) struct Room<'a> {
     pub(super) public: &'a mut [u8],
 }
 
-/// Makes one to eight key pairs by rejection sampling (FIPS 186-5, appendix A.2.2). Returns true
-/// for each that is one: all but once in 2^32 times. The bytes in the room of the others are no key
-/// pair.
+/// Makes one to eight key pairs by rejection sampling (FIPS 186-5, appendix A.2.2). Each succeeds
+/// all but once in 2^32 times. The bytes in the room of the others are no key pair.
 ///
 /// # Errors
 /// If the system's generator fails. Then nothing is a key pair.
@@ -28,13 +27,12 @@ pub(super) fn generate(
     backend: Backend,
     group: Group,
     rooms: &mut [Room<'_>],
-) -> io::Result<ArrayVec<bool, LANES>> {
+) -> io::Result<Outcomes> {
     for room in &mut *rooms {
         draw(room.private)?;
     }
     let Some(curve) = group.curve() else {
-        let outcomes = generate_x25519(backend, rooms);
-        return Ok(outcomes.iter().map(Result::is_ok).collect());
+        return Ok(generate_x25519(backend, rooms));
     };
     let mut operations: ArrayVec<ec::PublicKey<'_>, LANES> = rooms
         .iter_mut()
@@ -43,8 +41,7 @@ pub(super) fn generate(
             public: room.public,
         })
         .collect();
-    let outcomes = ec::public_keys(backend, curve, &mut operations);
-    Ok(outcomes.iter().map(Result::is_ok).collect())
+    Ok(ec::public_keys(backend, curve, &mut operations))
 }
 
 fn generate_x25519(backend: Backend, rooms: &mut [Room<'_>]) -> Outcomes {

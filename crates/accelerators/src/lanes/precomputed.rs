@@ -11,14 +11,14 @@ use std::io;
 use slipstream_keys::ec::{self as keys_ec, Curve};
 use slipstream_keys::{Group, Operand};
 use slipstream_lanes::ec::{self, PreparedNonce};
-use slipstream_lanes::{Backend, LANES, x25519};
+use slipstream_lanes::{Backend, LANES, OperationError, Outcomes, x25519};
 use slipstream_offload::costs::{Cost, measure};
-use slipstream_offload::{Kind, Operation, Output};
+use slipstream_offload::{Kind, Operation, Output, Reason};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing, zeroize_stack};
 
-use super::forms;
 use super::key_pair::{self, Room, draw};
 use super::pool::Pool;
+use super::{computes, forms};
 
 /// Computes the tables that all processes which are forked from this one can share: multiples of
 /// base points.
@@ -72,23 +72,30 @@ impl Precomputed {
 
     /// Returns true if there is a pool of values for operations of `kind`.
     pub(super) fn has_pool(&self, kind: Kind) -> bool {
-        match kind {
-            Kind::KeyPair(_) => self.key_pairs >= LANES,
-            Kind::Ecdsa(_) => self.nonces >= LANES,
-            _ => false,
-        }
+        let entries = match kind {
+            Kind::KeyPair(_) => self.key_pairs,
+            Kind::Ecdsa(_) => self.nonces,
+            _ => 0,
+        };
+        entries >= LANES && computes(self.backend, kind)
     }
 
-    /// Computes `operation` from a precomputed value. `None` if there is no pool for its kind, or
-    /// if the system's generator fails.
-    pub(super) fn compute(&mut self, operation: &Operation) -> Option<Output> {
+    /// Computes `operation` from a precomputed value.
+    ///
+    /// # Errors
+    /// [`Reason::NotOffered`] if there is no pool for its kind, or if the system's generator fails,
+    /// [`Reason::Fault`] once for each value that was discarded since it failed its check.
+    pub(super) fn compute(&mut self, operation: &Operation) -> Result<Output, Reason> {
         if !self.has_pool(operation.kind()) {
-            return None;
+            return Err(Reason::NotOffered);
         }
         match operation {
             Operation::KeyPair(group) => self.key_pair(*group),
-            Operation::Ecdsa { key, digest } => self.sign(key.value()?, digest.as_slice()),
-            _ => None,
+            Operation::Ecdsa { key, digest } => {
+                let key = key.value().ok_or(Reason::NotOffered)?;
+                self.sign(key, digest.as_slice())
+            }
+            _ => Err(Reason::NotOffered),
         }
     }
 
@@ -102,23 +109,23 @@ impl Precomputed {
         self.p384_nonces.top_up(self.backend);
     }
 
-    fn key_pair(&mut self, group: Group) -> Option<Output> {
+    fn key_pair(&mut self, group: Group) -> Result<Output, Reason> {
         let (backend, entries) = (self.backend, self.key_pairs);
-        Some(match group {
+        Ok(match group {
             Group::X25519 => self.x25519.take(backend, entries)?.output(),
             Group::P256 => self.p256.take(backend, entries)?.output(),
             Group::P384 => self.p384.take(backend, entries)?.output(),
         })
     }
 
-    /// r and s. `None` also if another nonce is needed, all but never.
-    fn sign(&mut self, key: &keys_ec::PrivateKey, digest: &[u8]) -> Option<Output> {
+    /// r and s. [`Reason::NotOffered`] also if another nonce is needed, all but never.
+    fn sign(&mut self, key: &keys_ec::PrivateKey, digest: &[u8]) -> Result<Output, Reason> {
         let (backend, entries) = (self.backend, self.nonces);
         let nonce = match key.curve() {
             Curve::P256 => self.p256_nonces.take(backend, entries)?.0,
             Curve::P384 => self.p384_nonces.take(backend, entries)?.0,
         };
-        sign(nonce, key, digest)
+        sign(nonce, key, digest).ok_or(Reason::NotOffered)
     }
 }
 
@@ -176,30 +183,42 @@ enum Stock<T: Precompute> {
     Untouched,
     /// There was no memory for it.
     Unavailable,
-    Pool(Pool<T>),
+    Pool {
+        pool: Pool<T>,
+        /// The number of values that failed their check, and have not been reported.
+        faults: usize,
+    },
 }
 
 impl<T: Precompute> Stock<T> {
-    fn take(&mut self, backend: Backend, entries: usize) -> Option<T> {
+    fn take(&mut self, backend: Backend, entries: usize) -> Result<T, Reason> {
         if let Stock::Untouched = self {
-            *self = Pool::new(entries).map_or(Stock::Unavailable, Stock::Pool);
+            *self = match Pool::new(entries) {
+                Ok(pool) => Stock::Pool { pool, faults: 0 },
+                Err(_) => Stock::Unavailable,
+            };
         }
-        let Stock::Pool(pool) = self else {
-            return None;
+        let Stock::Pool { pool, faults } = self else {
+            return Err(Reason::NotOffered);
         };
-        if pool.len() == 0 {
-            fill(pool, backend).ok()?;
+        if pool.len() == 0 && *faults == 0 {
+            *faults = fill(pool, backend).map_err(|_| Reason::NotOffered)?;
             zeroize_stack::<FILL_STACK>();
         }
-        pool.take()
+        if *faults > 0 {
+            *faults -= 1;
+            return Err(Reason::Fault);
+        }
+        pool.take().ok_or(Reason::NotOffered)
     }
 
     fn top_up(&mut self, backend: Backend) {
-        if let Stock::Pool(pool) = self
+        if let Stock::Pool { pool, faults } = self
             && pool.room() >= LANES
+            && *faults == 0
         {
             // If the generator fails, the next take fails too.
-            let _ = fill(pool, backend);
+            *faults = fill(pool, backend).unwrap_or(0);
             zeroize_stack::<FILL_STACK>();
         }
     }
@@ -208,17 +227,18 @@ impl<T: Precompute> Stock<T> {
 /// Stack on which values lie before they are in their pool, in bytes.
 const FILL_STACK: usize = 16 * 1024;
 
-/// In a frame of its own, so that all copies lie where the stack is wiped.
+/// Adds a batch, and returns the number of values that failed their check. In a frame of its own,
+/// so that all copies lie where the stack is wiped.
 #[inline(never)]
-fn fill<T: Precompute>(pool: &mut Pool<T>, backend: Backend) -> io::Result<()> {
+fn fill<T: Precompute>(pool: &mut Pool<T>, backend: Backend) -> io::Result<usize> {
     T::make(backend, &mut |value| pool.put(value))
 }
 
 /// A value that is computed eight at a time.
 trait Precompute: Sized {
     /// Makes up to eight values, as many as random scalars are in range: all but once in 2^32
-    /// times.
-    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()>;
+    /// times. Returns the number of those that failed their check.
+    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<usize>;
 }
 
 #[derive(Zeroize, ZeroizeOnDrop)]
@@ -253,35 +273,40 @@ fn make_pairs<const PRIVATE: usize, const PUBLIC: usize>(
     backend: Backend,
     group: Group,
     put: &mut dyn FnMut(Pair<PRIVATE, PUBLIC>),
-) -> io::Result<()> {
+) -> io::Result<usize> {
     let mut pairs: [Pair<PRIVATE, PUBLIC>; LANES] = std::array::from_fn(|_| Pair::zeroed());
     let mut rooms = pairs.each_mut().map(|pair| Room {
         private: &mut pair.private,
         public: &mut pair.public,
     });
-    let made = key_pair::generate(backend, group, &mut rooms)?;
-    for (pair, is_made) in pairs.into_iter().zip(made) {
-        if is_made {
+    let outcomes = key_pair::generate(backend, group, &mut rooms)?;
+    for (pair, outcome) in pairs.into_iter().zip(outcomes.iter()) {
+        if outcome.is_ok() {
             put(pair);
         }
     }
-    Ok(())
+    Ok(count_faults(&outcomes))
+}
+
+fn count_faults(outcomes: &Outcomes) -> usize {
+    let is_fault = |outcome: &&Result<(), OperationError>| **outcome == Err(OperationError::Fault);
+    outcomes.iter().filter(is_fault).count()
 }
 
 impl Precompute for X25519Pair {
-    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
+    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<usize> {
         make_pairs(backend, Group::X25519, put)
     }
 }
 
 impl Precompute for P256Pair {
-    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
+    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<usize> {
         make_pairs(backend, Group::P256, put)
     }
 }
 
 impl Precompute for P384Pair {
-    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
+    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<usize> {
         make_pairs(backend, Group::P384, put)
     }
 }
@@ -297,7 +322,7 @@ fn make_nonces<const BYTES: usize>(
     backend: Backend,
     curve: Curve,
     put: &mut dyn FnMut(PreparedNonce),
-) -> io::Result<()> {
+) -> io::Result<usize> {
     let mut scalars = Zeroizing::new([[0; BYTES]; LANES]);
     for scalar in scalars.iter_mut() {
         draw(scalar)?;
@@ -309,21 +334,21 @@ fn make_nonces<const BYTES: usize>(
         ec::Nonce { scalar, prepared }
     });
     // Those that failed have prepared nothing.
-    let _ = ec::nonces(backend, curve, &mut operations);
+    let outcomes = ec::nonces(backend, curve, &mut operations);
     for nonce in prepared.into_iter().flatten() {
         put(nonce);
     }
-    Ok(())
+    Ok(count_faults(&outcomes))
 }
 
 impl Precompute for P256Nonce {
-    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
+    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<usize> {
         make_nonces::<32>(backend, Curve::P256, &mut |nonce| put(P256Nonce(nonce)))
     }
 }
 
 impl Precompute for P384Nonce {
-    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<()> {
+    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<usize> {
         make_nonces::<48>(backend, Curve::P384, &mut |nonce| put(P384Nonce(nonce)))
     }
 }

@@ -35,11 +35,8 @@ pub fn refuse(reason: Reason) {
 /// Computes `operation` on this thread without a pause, after [`admit`] has said
 /// [`Route::AtOnce`]. `None` if software has to compute it. Needs 80 KiB of stack.
 pub fn compute_at_once(operation: &Operation) -> Option<Output> {
-    let output = with(|instance| instance.compute_at_once(operation)).flatten();
-    if output.is_none() {
-        count_software(Reason::Cheaper);
-    }
-    output
+    let answer = with(|instance| instance.compute_at_once(operation))?;
+    answer.inspect_err(|reason| count_software(*reason)).ok()
 }
 
 /// Computes `operation` on this thread's instance while the calling job is paused.

@@ -15,7 +15,7 @@ use nginx_sys::{
 };
 use slipstream_accelerators::engine::protocol::message::Token;
 use slipstream_accelerators::lanes::{
-    self, Backend, LaneCosts, Lanes, Measured, calibrate, precomputed,
+    self, Backend, LaneCosts, Lanes, Measured, calibrate, precomputed, prove,
 };
 use slipstream_compress::Method;
 use slipstream_keys::rsa::Size;
@@ -265,6 +265,10 @@ unsafe fn prepare(
     for context in servers.contexts() {
         // SAFETY: by the caller's promise the context is valid.
         keys += unsafe { bring_keys(context) };
+    }
+    if let Some(complaint) = backend.and_then(prove) {
+        // SAFETY: the cycle's log.
+        unsafe { log::write((*cycle).log, Level::Alert, complaint) };
     }
     let measured = measure(backend, conf.flush)?;
     if let Some(backend) = backend {

@@ -5,10 +5,10 @@ use std::ffi::{CStr, CString, c_void};
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
-use slipstream_accelerators::lanes::{self, Backend, LaneCosts, Measured, calibrate};
+use slipstream_accelerators::lanes::{self, Backend, LaneCosts, Measured, calibrate, prove};
 use slipstream_keys::{Group, PrivateKey};
 use slipstream_offload::Kind;
 use slipstream_offload::scheduler::FlushPolicy;
@@ -158,10 +158,11 @@ impl Loaded {
 
     /// Returns true if operations on curves may be offloaded, too.
     pub(crate) fn offers_curves(&self) -> bool {
+        // Not all, since lanes that fail the test of one kind go on with the others.
         let computes = |backend| {
             Group::ALL
                 .into_iter()
-                .all(|group| lanes::computes(backend, Kind::exchange(group)))
+                .any(|group| lanes::computes(backend, Kind::exchange(group)))
         };
         let is_computed = self.backend().is_some_and(computes) || self.has_device();
         is_computed && self.default.curves.is_some()
@@ -172,8 +173,14 @@ impl Loaded {
         self.configuration.flush
     }
 
-    /// The costs of batches and of software on this machine, measured at the first call.
+    /// The costs of batches and of software on this machine, measured at the first call. Lanes are
+    /// tested first.
     pub(crate) fn costs(&self, backend: Backend) -> Measured {
+        static COMPLAINT: Once = Once::new();
+        if let Some(complaint) = prove(backend) {
+            // A provider has no log of its own.
+            COMPLAINT.call_once(|| eprintln!("slipstream: {complaint}"));
+        }
         match self.configuration.flush {
             FlushPolicy::Cheapest => *self.costs.get_or_init(|| {
                 calibrate(Some(backend), |kind| measure_software(&self.default, kind))

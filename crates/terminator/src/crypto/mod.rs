@@ -20,7 +20,7 @@ mod tests;
 
 use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, KeyProvider, SupportedKxGroup};
-use slipstream_accelerators::lanes::{Backend, Measured, precomputed};
+use slipstream_accelerators::lanes::{Backend, Measured, precomputed, prove};
 
 use crate::configuration::{Configuration, Crypto, Group, Lanes};
 
@@ -80,9 +80,13 @@ pub fn backend() -> Option<Backend> {
     Backend::detect()
 }
 
-/// Measures lanes, if there are any, and aws-lc. To be called once, before event loops start.
+/// Tests and measures lanes, if there are any, and measures aws-lc. To be called once, before event
+/// loops start.
 pub fn measure(backend: Option<Backend>) -> Measured {
     if let Some(backend) = backend {
+        if let Some(complaint) = prove(backend) {
+            eprintln!("slipstream serve: {complaint}");
+        }
         precomputed::prepare_tables(backend);
     }
     cost::measure(backend)

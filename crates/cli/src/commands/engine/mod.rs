@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use slipstream_accelerators::lanes::Backend;
+use slipstream_accelerators::lanes::{Backend, prove};
 use slipstream_engine::{Engine, Options, Pace};
 use slipstream_metrics::published::directory;
 use slipstream_testbed::processor::usable_cores;
@@ -117,6 +117,9 @@ impl Run {
         process::protect_secrets();
         process::raise_descriptor_limit();
         let stop = process::stop_signal()?;
+        if let Some(complaint) = prove(options.backend) {
+            eprintln!("warning: {complaint}");
+        }
         let engine = Engine::start(options).context("the engine cannot start")?;
         if let Some(error) = engine.unpublished() {
             eprintln!("`slipstream status` does not show this engine: {error}");

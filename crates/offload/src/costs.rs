@@ -101,6 +101,15 @@ pub const LATE_WITH_KEYS: Duration = Duration::from_secs(5);
 /// The longest wait of a request at a device that answers others: clients give up then.
 pub const LATEST: Duration = Duration::from_secs(20);
 
+/// The time after which an answer that its job has not read is wiped, unless the job is a fiber: a
+/// server can abandon an asynchronous job of OpenSSL, which then never comes back. One that comes
+/// back later computes in software.
+pub const UNREAD: Duration = Duration::from_secs(60);
+
+/// The time for which such a job takes the place of a request after that. An abandoned job has
+/// memory that nothing frees, so clients that provoke them must not use up places without end.
+pub const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// A request in flight that is older than this is a reason to check that the device is still
 /// connected.
 pub const OLD: Duration = Duration::from_millis(4);

@@ -23,6 +23,8 @@ use crate::slots::{Delivery, RequestId, Slots};
 
 mod fork;
 mod run;
+#[cfg(test)]
+mod tests;
 
 pub use run::{admit, compute_at_once, refuse, run, submit};
 
@@ -240,7 +242,12 @@ impl Instance {
         answer
     }
 
-    fn submit(&mut self, operation: Operation, pauser: &dyn Pause) -> Result<RequestId, Reason> {
+    fn submit(
+        &mut self,
+        operation: Operation,
+        pauser: &dyn Pause,
+        now: Instant,
+    ) -> Result<RequestId, Reason> {
         let (kind, class) = (operation.kind(), operation.class());
         let place = self
             .scheduler
@@ -252,8 +259,9 @@ impl Instance {
             accelerator.expect(pauser.concurrency());
         }
         let notification = pauser.notification();
+        self.counters.orphans += self.slots.expire(now) as u64;
         let id = self.slots.open(class, notification).ok_or(Reason::Full)?;
-        self.slots.note_submission(id, kind, Instant::now());
+        self.slots.note_submission(id, kind, now);
         let request = Request {
             id,
             operation,
@@ -277,7 +285,7 @@ impl Instance {
             let duration = now.saturating_duration_since(submitted);
             self.counters.durations[kind.index()].observe(duration);
         }
-        match self.slots.answer(response.id, response.answer) {
+        match self.slots.answer(response.id, response.answer, now) {
             Delivery::Notify(Notification::ReadyQueue(job)) => self.ready.push_back(job),
             Delivery::Notify(Notification::Descriptor(job, event)) => {
                 self.signalled.insert(job);

@@ -1,8 +1,9 @@
 //! The requests in flight, and the tickets of the jobs that wait for them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::costs::{ABANDONED, UNREAD};
 use crate::operation::{Class, Kind};
 use crate::pause::Notification;
 use crate::request::Answer;
@@ -44,8 +45,19 @@ enum State {
     Orphaned {
         class: Class,
     },
-    Answered(Answer),
+    Answered {
+        answer: Answer,
+        /// The moment from which no job is expected to read the answer any more.
+        expires: Option<Instant>,
+    },
+    /// The answer has been wiped unread.
+    Abandoned {
+        until: Instant,
+    },
 }
+
+/// The interval at which expired answers are looked for: all slots are read then.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The consequence of an answer that has arrived.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,6 +75,8 @@ pub(crate) struct Slots {
     free: Vec<usize>,
     limit: usize,
     in_flight: [usize; Class::ALL.len()],
+    /// The last time that expired answers were looked for.
+    looked: Option<Instant>,
 }
 
 impl Slots {
@@ -74,6 +88,7 @@ impl Slots {
             free: Vec::new(),
             limit,
             in_flight: [0; Class::ALL.len()],
+            looked: None,
         }
     }
 
@@ -125,8 +140,9 @@ impl Slots {
         self.slots[id.index].submitted.take()
     }
 
-    /// Stores the answer for the job that waits, or drops it if the job has gone away.
-    pub(crate) fn answer(&mut self, id: RequestId, answer: Answer) -> Delivery {
+    /// Stores the answer for the job that waits, or drops it if the job has gone away. The answer
+    /// arrives `now`.
+    pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, now: Instant) -> Delivery {
         let slot = &mut self.slots[id.index];
         assert_eq!(
             slot.generation, id.generation,
@@ -138,7 +154,12 @@ impl Slots {
                 notification,
             } => {
                 self.in_flight[class.index()] -= 1;
-                slot.state = State::Answered(answer);
+                let expires = match notification {
+                    // The event loop is ours: it resumes each job, or drops its ticket.
+                    Notification::ReadyQueue(_) => None,
+                    Notification::Descriptor(..) | Notification::ByPauser => Some(now + UNREAD),
+                };
+                slot.state = State::Answered { answer, expires };
                 Delivery::Notify(notification)
             }
             State::Orphaned { class } => {
@@ -146,7 +167,9 @@ impl Slots {
                 self.release(id);
                 Delivery::Orphan
             }
-            State::Free | State::Answered(_) => unreachable!("a request is answered once"),
+            State::Free | State::Answered { .. } | State::Abandoned { .. } => {
+                unreachable!("a request is answered once")
+            }
         }
     }
 
@@ -155,7 +178,7 @@ impl Slots {
     pub(crate) fn take(&mut self, id: RequestId) -> Option<Answer> {
         let slot = self.named(id)?;
         match std::mem::replace(&mut slot.state, State::Free) {
-            State::Answered(answer) => {
+            State::Answered { answer, .. } => {
                 self.release(id);
                 Some(answer)
             }
@@ -176,12 +199,42 @@ impl Slots {
                 slot.state = State::Orphaned { class };
                 true
             }
-            State::Answered(_) => {
+            State::Answered { .. } | State::Abandoned { .. } => {
                 self.release(id);
                 false
             }
             State::Free | State::Orphaned { .. } => false,
         }
+    }
+
+    /// Wipes the answers whose jobs have not read them for [`UNREAD`], and returns their number.
+    /// Their slots are free after [`ABANDONED`]. Looks once a second at most.
+    pub(crate) fn expire(&mut self, now: Instant) -> usize {
+        let is_recent = |looked: Instant| now.saturating_duration_since(looked) < LOOK_INTERVAL;
+        if self.looked.is_some_and(is_recent) {
+            return 0;
+        }
+        self.looked = Some(now);
+        let mut expired = 0;
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            match slot.state {
+                State::Answered {
+                    expires: Some(expires),
+                    ..
+                } if expires <= now => {
+                    let until = now + ABANDONED;
+                    slot.state = State::Abandoned { until };
+                    expired += 1;
+                }
+                State::Abandoned { until } if until <= now => {
+                    slot.state = State::Free;
+                    slot.generation += 1;
+                    self.free.push(index);
+                }
+                _ => {}
+            }
+        }
+        expired
     }
 
     fn named(&mut self, id: RequestId) -> Option<&mut Slot> {
@@ -216,7 +269,10 @@ mod tests {
         assert!(slots.take(id).is_none());
         assert_eq!(slots.in_flight(Class::Asymmetric), 1);
         let answer = Answer::Computed(Output::new(&[1, 2, 3]));
-        assert_eq!(slots.answer(id, answer), Delivery::Notify(QUEUE));
+        assert_eq!(
+            slots.answer(id, answer, Instant::now()),
+            Delivery::Notify(QUEUE)
+        );
         assert_eq!(slots.in_flight(Class::Asymmetric), 0);
         assert!(
             slots.open(Class::Asymmetric, QUEUE).is_none(),
@@ -234,7 +290,7 @@ mod tests {
         assert_eq!(slots.in_flight(Class::Asymmetric), 1);
         assert!(slots.open(Class::Asymmetric, QUEUE).is_none());
         assert_eq!(
-            slots.answer(id, Answer::Software(Reason::Cheaper)),
+            slots.answer(id, Answer::Software(Reason::Cheaper), Instant::now()),
             Delivery::Orphan
         );
         assert_eq!(
@@ -248,7 +304,7 @@ mod tests {
     fn an_unread_answer_of_a_job_that_went_away_is_dropped() {
         let mut slots = Slots::new(1);
         let id = slots.open(Class::Prf, QUEUE).expect("a free slot");
-        slots.answer(id, Answer::Software(Reason::Fault));
+        slots.answer(id, Answer::Software(Reason::Fault), Instant::now());
         assert!(!slots.abandon(id));
         assert_eq!(slots.occupied(), 0);
         assert!(!slots.abandon(id), "a stale name changes nothing");
@@ -259,9 +315,70 @@ mod tests {
         let (mut ours, mut theirs) = (Slots::new(1), Slots::new(1));
         let id = theirs.open(Class::Asymmetric, QUEUE).expect("a free slot");
         let own = ours.open(Class::Asymmetric, QUEUE).expect("a free slot");
-        ours.answer(own, Answer::Computed(Output::new(&[1])));
+        ours.answer(own, Answer::Computed(Output::new(&[1])), Instant::now());
         assert!(ours.take(id).is_none());
         assert!(!ours.abandon(id));
         assert!(ours.take(own).is_some());
+    }
+
+    /// A table of one slot, with an answer that arrived at the given moment.
+    fn answered(now: Instant) -> (Slots, RequestId) {
+        let mut slots = Slots::new(1);
+        let id = slots.open(Class::Asymmetric, Notification::ByPauser);
+        let id = id.expect("a free slot");
+        slots.answer(id, Answer::Computed(Output::new(&[1, 2, 3])), now);
+        (slots, id)
+    }
+
+    #[test]
+    fn an_answer_that_no_job_reads_is_wiped_and_its_slot_is_free_later() {
+        let start = Instant::now();
+        let (mut slots, lost) = answered(start);
+        assert_eq!(slots.expire(start + UNREAD - LOOK_INTERVAL), 0);
+        assert_eq!(slots.expire(start + UNREAD), 1);
+        assert!(matches!(slots.slots[0].state, State::Abandoned { .. }));
+        assert!(slots.take(lost).is_none());
+        assert_eq!(slots.expire(start + ABANDONED), 0);
+        assert_eq!(slots.occupied(), 1);
+        assert_eq!(slots.expire(start + ABANDONED + UNREAD), 0);
+        assert_eq!(slots.occupied(), 0);
+        let next = slots.open(Class::Asymmetric, Notification::ByPauser);
+        let next = next.expect("a free slot");
+        assert!(!slots.abandon(lost), "a stale name changes nothing");
+        slots.answer(next, Answer::Software(Reason::Fault), start);
+        assert!(slots.take(next).is_some());
+    }
+
+    #[test]
+    fn a_request_in_flight_does_not_expire() {
+        let mut slots = Slots::new(1);
+        let id = slots.open(Class::Asymmetric, Notification::ByPauser);
+        let id = id.expect("a free slot");
+        let now = Instant::now();
+        assert_eq!(slots.expire(now + 2 * UNREAD), 0);
+        slots.answer(id, Answer::Software(Reason::Fault), now + 2 * UNREAD);
+        assert!(slots.take(id).is_some());
+    }
+
+    #[test]
+    fn a_job_that_comes_back_late_frees_its_slot() {
+        let start = Instant::now();
+        let (mut slots, late) = answered(start);
+        assert_eq!(slots.expire(start + UNREAD), 1);
+        assert!(slots.take(late).is_none());
+        assert!(!slots.abandon(late));
+        assert_eq!(slots.occupied(), 0);
+        assert_eq!(slots.expire(start + 2 * ABANDONED), 0);
+        assert_eq!(slots.occupied(), 0);
+    }
+
+    #[test]
+    fn the_answer_of_a_job_on_the_ready_queue_does_not_expire() {
+        let mut slots = Slots::new(1);
+        let id = slots.open(Class::Compression, QUEUE).expect("a free slot");
+        let now = Instant::now();
+        slots.answer(id, Answer::Computed(Output::new(&[1])), now);
+        assert_eq!(slots.expire(now + 100 * UNREAD), 0);
+        assert!(slots.take(id).is_some());
     }
 }

@@ -1,5 +1,7 @@
 //! One operation, from the question if it pays to pause to the answer.
 
+use std::time::Instant;
+
 use crate::accelerator::Moment;
 use crate::operation::{Kind, Operation};
 use crate::pause::{Never, Notification, Pause};
@@ -72,8 +74,8 @@ pub fn run(operation: Operation, pauser: &dyn Pause) -> Answer {
 /// # Errors
 /// The reason why the operation is left to software.
 pub fn submit(operation: Operation, pauser: &dyn Pause) -> Result<Ticket, Reason> {
-    let id =
-        with(|instance| instance.submit(operation, pauser)).unwrap_or(Err(Reason::NotOffered))?;
+    let submit = |instance: &mut Instance| instance.submit(operation, pauser, Instant::now());
+    let id = with(submit).unwrap_or(Err(Reason::NotOffered))?;
     Ok(Ticket { id })
 }
 

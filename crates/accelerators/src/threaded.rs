@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use slipstream_keys::pages::ForkMark;
 use slipstream_offload::accelerator::{Accelerator, Estimate, Moment, Work};
 use slipstream_offload::counters::Counters;
 use slipstream_offload::event;
@@ -35,6 +36,7 @@ pub struct Threaded {
     estimates: PerKind<Option<[Estimate; 2]>>,
     waiting: usize,
     thread: Option<JoinHandle<()>>,
+    process: ForkMark,
 }
 
 struct Shared {
@@ -60,9 +62,10 @@ impl Threaded {
     /// calling thread, and no signal reaches it.
     ///
     /// # Errors
-    /// If the system has no thread or no descriptor for it.
+    /// If the system has no thread, no descriptor, or no memory that is wiped on fork for it.
     pub fn new(accelerator: Box<dyn Accelerator>, trigger: Trigger) -> io::Result<Self> {
         let event = event::new()?;
+        let process = ForkMark::new()?;
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             wake: Condvar::new(),
@@ -99,6 +102,7 @@ impl Threaded {
             estimates,
             waiting: 0,
             thread: Some(thread),
+            process,
         })
     }
 }
@@ -165,6 +169,11 @@ impl Accelerator for Threaded {
 
 impl Drop for Threaded {
     fn drop(&mut self) {
+        if self.process.is_forked() {
+            // A child has no such thread, and nobody there unlocks what the thread has locked.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         self.shared.lock().is_ending = true;
         self.shared.wake.notify_one();
         if let Some(thread) = self.thread.take() {
@@ -288,5 +297,36 @@ fn without_signals<R>(f: impl FnOnce() -> R) -> R {
         let result = f();
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slipstream_keys::fork_test::in_child;
+    use slipstream_offload::scheduler::Scheduler;
+
+    use super::*;
+    use crate::lanes::{Backend, LaneCosts, Lanes, Options};
+
+    #[test]
+    fn a_child_that_drops_it_does_not_wait_for_the_thread() {
+        let lanes = Lanes::new(Options {
+            backend: Backend::Portable,
+            costs: LaneCosts::unknown(Backend::Portable),
+            scheduler: Scheduler::default(),
+            has_batches: true,
+            key_pairs: 0,
+            nonces: 0,
+        });
+        let mut threaded = Threaded::new(Box::new(lanes), Trigger::Requests).ok();
+        let ended = in_child(|| {
+            // A child that waits is killed.
+            // SAFETY: no preconditions.
+            unsafe { libc::alarm(60) };
+            drop(threaded.take());
+            1
+        });
+        assert_eq!(ended, 1);
+        assert!(threaded.is_some());
     }
 }

@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 
 /// Whole pages of memory, zero at first, and zero again in a child process (MADV_WIPEONFORK, Linux
 /// 4.14). They are neither dumped nor swapped out.
+#[derive(Debug)]
 pub struct Pages {
     base: NonNull<u8>,
     bytes: usize,
@@ -49,6 +50,33 @@ impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: the mapping made in `new`, which only `self` knows.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// A page that the kernel wipes in a child process: it detects a fork without a system call.
+#[derive(Debug)]
+pub struct ForkMark(Pages);
+
+const SAME_PROCESS: u8 = 1;
+
+impl ForkMark {
+    /// A mark of the calling process.
+    ///
+    /// # Errors
+    /// As [`Pages::new`].
+    pub fn new() -> io::Result<Self> {
+        let pages = Pages::new(1)?;
+        // SAFETY: one byte, writable, that only `pages` refers to.
+        unsafe { pages.base().as_ptr().write_volatile(SAME_PROCESS) };
+        Ok(Self(pages))
+    }
+
+    /// Returns true in a child of the process that made the mark.
+    pub fn is_forked(&self) -> bool {
+        // SAFETY: the page stays mapped and readable as long as `self`. Volatile, since the kernel
+        // changes it.
+        let mark = unsafe { self.0.base().as_ptr().read_volatile() };
+        mark != SAME_PROCESS
     }
 }
 
@@ -132,6 +160,15 @@ fn map(bytes: usize) -> io::Result<NonNull<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_child_knows_that_it_is_one() {
+        let mark = ForkMark::new().expect("a page");
+        assert!(!mark.is_forked());
+        let seen = crate::fork_test::in_child(|| u8::from(mark.is_forked()));
+        assert_eq!(seen, 1);
+        assert!(!mark.is_forked());
+    }
 
     #[test]
     fn values_that_are_read_only_cannot_be_written_to() {

@@ -12,6 +12,8 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
+use slipstream_keys::pages::ForkMark;
+
 use crate::accelerator::{Accelerator, Moment, Work};
 use crate::costs::FAILOVER;
 use crate::counters::Counters;
@@ -21,7 +23,6 @@ use crate::request::{Answer, Output, Reason, Request, Response};
 use crate::scheduler::{Route, Scheduler};
 use crate::slots::{Delivery, RequestId, Slots};
 
-mod fork;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -63,7 +64,7 @@ pub struct Instance {
     pub(crate) counters: Counters,
     /// Readable when the descriptor of one of several accelerators is.
     watch: Option<OwnedFd>,
-    process: fork::Mark,
+    process: ForkMark,
 }
 
 /// Requests that wait for room, the oldest first. By class, since content may have to wait for a
@@ -94,7 +95,7 @@ impl Instance {
             signalled: HashSet::new(),
             responses: Vec::new(),
             counters: Counters::default(),
-            process: fork::Mark::new()?,
+            process: ForkMark::new()?,
         })
     }
 

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use slipstream_keys::pages::ForkMark;
 
 use crate::{Word, Words};
 
@@ -19,6 +20,8 @@ const SEALS: SealFlags = SealFlags::SHRINK
 pub struct Memory {
     address: NonNull<Word>,
     words: usize,
+    /// In a child process, something else may be mapped at the address.
+    process: ForkMark,
 }
 
 impl Memory {
@@ -54,6 +57,7 @@ impl Memory {
     }
 
     fn map(file: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
+        let process = ForkMark::new()?;
         // SAFETY: a new mapping at an address of the kernel's choice. Writes of another process are
         // no race, since this one reads and writes atomics only; both callers have made sure that
         // the file is as long as `words`.
@@ -71,6 +75,7 @@ impl Memory {
             address: NonNull::new(address.cast())
                 .ok_or_else(|| io::Error::other("a mapping at address zero"))?,
             words,
+            process,
         };
         for advice in [Advice::LinuxDontFork, Advice::LinuxDontDump] {
             // SAFETY: the mapping just made, whole; neither advice changes its content.
@@ -95,12 +100,15 @@ impl Words for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        if self.process.is_forked() {
+            return;
+        }
         // SAFETY: the mapping of `map`, whole, which nothing borrows any more.
         let _ = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), bytes(self.words)) };
     }
 }
 
-// SAFETY: a mapping belongs to no thread, and what is in it is atomic.
+// SAFETY: a mapping belongs to no thread, what is in it is atomic, and the mark is only read.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -108,6 +116,9 @@ unsafe impl Sync for Memory {}
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
+
+    use rustix::mm::mmap_anonymous;
+    use slipstream_keys::fork_test::in_child;
 
     use super::*;
 
@@ -129,5 +140,28 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
         let refused = Memory::open(file.as_fd(), 999).expect_err("another length");
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+    }
+
+    /// The child's memory at the address of the mapping is its own, since it does not inherit that.
+    #[test]
+    fn a_child_that_drops_it_unmaps_nothing() {
+        let (memory, _file) = Memory::create(1000).expect("memory");
+        let (address, bytes) = (memory.address.as_ptr(), bytes(1000));
+        let mut memory = Some(memory);
+        let found = in_child(|| {
+            let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+            let rights = ProtFlags::READ | ProtFlags::WRITE;
+            // SAFETY: a new mapping in the place of one that this process does not have.
+            let own = unsafe { mmap_anonymous(address.cast(), bytes, rights, flags) };
+            let Ok(own) = own else { return 1 };
+            drop(memory.take());
+            // SAFETY: the mapping just made, a word at its start.
+            unsafe {
+                own.cast::<u64>().write_volatile(7);
+                own.cast::<u64>().read_volatile() as u8
+            }
+        });
+        assert_eq!(found, 7);
+        drop(memory);
     }
 }

@@ -15,6 +15,7 @@ mod calibration;
 mod flush;
 mod forms;
 mod key_pair;
+pub mod machine;
 pub mod nonce;
 mod pool;
 pub mod precomputed;

@@ -19,6 +19,7 @@ pub mod machine;
 pub mod nonce;
 mod pool;
 pub mod precomputed;
+mod stock;
 
 use slipstream_keys::Group;
 use slipstream_lanes::{ec, x25519};

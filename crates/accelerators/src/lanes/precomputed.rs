@@ -112,8 +112,11 @@ impl Precomputed {
         self.x25519.top_up(backend, now);
         self.p256.top_up(backend, now);
         self.p384.top_up(backend, now);
-        self.p256_nonces.top_up(backend, now);
-        self.p384_nonces.top_up(backend, now);
+        // Else they would be wiped before the event loop sleeps.
+        if now < self.nonces_used + NONCE_REST {
+            self.p256_nonces.top_up(backend, now);
+            self.p384_nonces.top_up(backend, now);
+        }
     }
 
     /// Wipes what is too old, and nonces that nobody has asked for lately. Returns the time until

@@ -68,6 +68,7 @@ pub mod ec;
 mod outcome;
 mod radix52;
 pub mod rsa;
+mod stack;
 mod vector;
 pub mod x25519;
 

@@ -109,10 +109,13 @@ fn bits_to_octets(curve: Curve, digest: &[u8]) -> [u8; LONGEST] {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use hex_literal::hex;
     use rfc6979::KGenerator;
     use rfc6979::bigint::{Encoding, U256, U384, Unsigned};
     use sha2::Digest;
+    use slipstream_keys::stack_test::residues;
 
     use super::*;
 
@@ -159,6 +162,25 @@ mod tests {
             compare(Curve::P256, &p256, &random, round);
             compare(Curve::P384, &p384, &random, round);
         }
+    }
+
+    #[test]
+    fn nothing_of_a_key_is_left_on_the_stack() {
+        thread_local! {
+            static KEY: RefCell<Option<PrivateKey>> = const { RefCell::new(None) };
+            static NONCE: RefCell<[u8; 32]> = const { RefCell::new([0; 32]) };
+        }
+        let prepare = |number: usize| {
+            let key = PrivateKey::new(Curve::P256, &[0x21 + 0x5a * number as u8; 32]);
+            KEY.set(Some(key.expect("in range")));
+        };
+        let found = residues(prepare, || {
+            KEY.with_borrow(|key| {
+                let key = key.as_ref().expect("prepared");
+                NONCE.with_borrow_mut(|nonce| derive(key, &[3; 32], &[4; 32], nonce));
+            });
+        });
+        assert!(found.is_empty(), "{found:x?}");
     }
 
     /// Compares two nonces of a key: the first candidate, and the one after it.

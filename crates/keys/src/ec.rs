@@ -47,7 +47,8 @@ impl Curve {
     }
 
     /// Returns true if `bytes` are an integer between 1 and n - 1, big-endian, of
-    /// [`Curve::bytes`]. The time does not depend on the integer, except that the outcome is public.
+    /// [`Curve::bytes`]. The time does not depend on the integer, except that the outcome is
+    /// public.
     pub fn is_scalar(self, bytes: &[u8]) -> bool {
         bytes.len() == self.bytes() && is_in_range(bytes, self.order())
     }

@@ -10,9 +10,9 @@ const DISTANCE: usize = 64 * 1024;
 /// Bytes of stack below that which are looked at.
 const DEPTH: usize = 256 * 1024;
 
-/// Calls `operation` with two secrets, twice with each. Returns the words that it leaves on the stack
-/// and that depend on the secret: their distance from its frame in bytes, with the values that the
-/// secrets leave.
+/// Calls `operation` with two secrets, twice with each. Returns the words that it leaves on the
+/// stack and that depend on the secret: their distance from its frame in bytes, with the values
+/// that the secrets leave.
 ///
 /// `prepare` puts the secret with number 0 or 1 where the operation reads it: at the same address,
 /// since addresses may be left behind.

@@ -122,8 +122,8 @@ pub const MESSAGE_PATIENCE: Duration = Duration::from_secs(5);
 /// little to do.
 pub const KEY_PAIR_LIFE: Duration = Duration::from_secs(10);
 
-/// The life of a precomputed nonce. If a machine is copied while it lies in memory, the key is lost.
-/// Under load, which is what nonces are precomputed for, a pool is used up sooner.
+/// The life of a precomputed nonce. If a machine is copied while it lies in memory, the key is
+/// lost. Under load, which is what nonces are precomputed for, a pool is used up sooner.
 pub const NONCE_LIFE: Duration = Duration::from_secs(1);
 
 /// The time without a signature after which an event loop that goes to sleep wipes its nonces.

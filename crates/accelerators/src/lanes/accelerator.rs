@@ -49,10 +49,10 @@ pub struct Options {
     pub key_pairs: usize,
     /// Entries of each pool of precomputed nonces for ECDSA. Less than a batch is none: each
     /// signature then draws its nonce when it is computed. If a machine is cloned or restored while
-    /// nonces lie in a pool, two copies of it sign with the same ones, and the key is lost. They are
-    /// wiped after [`NONCE_LIFE`](slipstream_offload::costs::NONCE_LIFE), after
-    /// [`NONCE_REST`](slipstream_offload::costs::NONCE_REST), and if something tells that the machine
-    /// was copied. On most machines nothing does.
+    /// nonces lie in a pool, two copies of it sign with the same ones, and the key is lost. They
+    /// are wiped after [`NONCE_LIFE`](slipstream_offload::costs::NONCE_LIFE), after
+    /// [`NONCE_REST`](slipstream_offload::costs::NONCE_REST), and if something tells that the
+    /// machine was copied. On most machines nothing does.
     pub nonces: usize,
 }
 

@@ -1,9 +1,9 @@
 //! Nonces of ECDSA, drawn when a signature is computed and hedged with the key and the message.
 //!
-//! A nonce is the k of RFC 6979, section 3.2, with HMAC-SHA-256 and with additional data k' (section
-//! 3.6, "Additional data may be added to the input of HMAC, concatenated after bits2octets(H(m))"):
-//! 32 bytes of the system's generator. That is HMAC_DRBG (SP 800-90A, section 10.1.2) with the
-//! private key, the digest and those bytes as its seed.
+//! A nonce is the k of RFC 6979, section 3.2, with HMAC-SHA-256 and with additional data k'
+//! concatenated after the digest (section 3.6): 32 bytes of the system's generator. That is
+//! HMAC_DRBG (SP 800-90A, section 10.1.2) with the private key, the digest and those bytes as its
+//! seed.
 //!
 //! While the generator works, a nonce is random. Should it repeat itself, as in two copies of a
 //! virtual machine, another message or another key still has another nonce. Candidates are drawn

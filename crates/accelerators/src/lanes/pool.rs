@@ -142,8 +142,8 @@ impl<T> Pool<T> {
 
     fn slot(&mut self, index: usize) -> &mut MaybeUninit<Slot<T>> {
         assert!(index < self.capacity);
-        // SAFETY: within the pages by their size, aligned as a slot, borrowed as `self` is; bytes of
-        // any value are a `MaybeUninit`.
+        // SAFETY: within the pages by their size, aligned as a slot, borrowed as `self` is; bytes
+        // of any value are a `MaybeUninit`.
         unsafe {
             let slots = self.pages.base().byte_add(Self::SLOTS_AT);
             slots.cast::<MaybeUninit<Slot<T>>>().add(index).as_mut()

@@ -1,13 +1,13 @@
 //! Precomputed values: ephemeral key pairs and ECDSA nonces.
 //!
 //! They do not depend on the connection that will use them, so they are computed eight at a time
-//! before they are needed, and each is used once, the oldest first. They lie in memory that is wiped
-//! on fork (see `pool`), belong to the accelerator of one thread, and are drawn from the system's
-//! generator. A pool is filled with one batch when something is taken from it while it is empty, and
-//! further while the event loop is about to sleep.
+//! before they are needed, and each is used once, the oldest first. They lie in memory that is
+//! wiped on fork (see `pool`), belong to the accelerator of one thread, and are drawn from the
+//! system's generator. A pool is filled with one batch when something is taken from it while it is
+//! empty, and further while the event loop is about to sleep.
 //!
-//! Values are wiped when they are too old, and when something tells that the machine was copied (see
-//! [`machine`](super::machine)); nonces also when the event loop rests.
+//! Values are wiped when they are too old, and when something tells that the machine was copied
+//! (see [`machine`](super::machine)); nonces also when the event loop rests.
 
 use std::io;
 use std::time::Duration;

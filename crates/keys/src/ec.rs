@@ -45,6 +45,13 @@ impl Curve {
             Curve::P384 => &P384_ORDER,
         }
     }
+
+    /// Returns true if `bytes` are an integer between 1 and n - 1, big-endian, of
+    /// [`Curve::bytes`]. The time does not depend on the integer, except that the outcome is
+    /// public.
+    pub fn is_scalar(self, bytes: &[u8]) -> bool {
+        bytes.len() == self.bytes() && is_in_range(bytes, self.order())
+    }
 }
 
 /// A private key on a NIST curve: a scalar between 1 and n - 1. It is wiped when dropped.
@@ -178,10 +185,13 @@ mod tests {
                 vec![0xff; curve.bytes()],
             ] {
                 assert_eq!(key(&scalar), Err(KeyError::OutOfRange), "{scalar:x?}");
+                assert!(!curve.is_scalar(&scalar), "{scalar:x?}");
             }
             assert_eq!(key(&one[1..]), Err(KeyError::Length));
             assert_eq!(key(&[&[0][..], &one].concat()), Err(KeyError::Length));
             assert_eq!(key(&[]), Err(KeyError::Length));
+            assert!(curve.is_scalar(&one) && curve.is_scalar(&largest));
+            assert!(!curve.is_scalar(&one[1..]));
         }
     }
 

@@ -32,6 +32,8 @@ mod operand;
 pub mod pages;
 pub mod rsa;
 pub mod scrub;
+#[cfg(any(test, feature = "stack-test"))]
+pub mod stack_test;
 
 pub use forms::Forms;
 pub use group::{Group, KeyPair};

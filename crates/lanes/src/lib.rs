@@ -73,6 +73,7 @@ pub mod fault_test;
 mod outcome;
 mod radix52;
 pub mod rsa;
+mod stack;
 mod vector;
 pub mod x25519;
 

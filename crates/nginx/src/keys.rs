@@ -15,7 +15,7 @@ use nginx_sys::{
 };
 use slipstream_accelerators::engine::protocol::message::Token;
 use slipstream_accelerators::lanes::{
-    self, Backend, LaneCosts, Lanes, Measured, calibrate, precomputed, prove,
+    self, Backend, LaneCosts, Lanes, Measured, calibrate, machine, precomputed, prove,
 };
 use slipstream_compress::Method;
 use slipstream_keys::rsa::Size;
@@ -273,6 +273,14 @@ unsafe fn prepare(
     let measured = measure(backend, conf.flush)?;
     if let Some(backend) = backend {
         precomputed::prepare_tables(backend);
+    }
+    // Workers may not be allowed to.
+    let is_generation_seen = machine::find();
+    if conf.nonces_ahead > 0 && !is_generation_seen {
+        let warning = "nonces_ahead: nothing tells workers if this machine is cloned or restored, \
+                       which reveals ECDSA keys";
+        // SAFETY: the cycle's log.
+        unsafe { log::write((*cycle).log, Level::Warning, format_args!("{warning}")) };
     }
     let accelerators = match backend {
         Some(backend) => format!(

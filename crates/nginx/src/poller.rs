@@ -9,13 +9,13 @@ use nginx_sys::{
     ngx_cycle_t, ngx_event_actions, ngx_event_t, ngx_int_t, ngx_log_t, ngx_msec_t, ngx_uint_t,
 };
 use slipstream_offload::accelerator::Moment;
-use slipstream_offload::costs::FAILOVER;
+use slipstream_offload::costs::{FAILOVER, NONCE_REST};
 use slipstream_offload::instance::{self, Instance};
 
 use crate::directives::Notify;
 use crate::gzip;
 use crate::handshake;
-use crate::retrieval::in_flight;
+use crate::retrieval::{in_flight, now};
 use crate::watch::{Edge, Watch};
 use crate::worker::{Worker, worker};
 
@@ -30,7 +30,13 @@ struct Poller {
     progress_precomputed: Cell<u64>,
     /// The worker's progress when its counters were last published although no answer had come.
     progress_published: Cell<u64>,
+    /// The time at which precomputed secrets were last asked for their age.
+    expired_at: Cell<ngx_msec_t>,
 }
+
+/// Milliseconds between two looks at the age of precomputed secrets: a look reads three clocks,
+/// and a worker that goes to sleep wakes up for one.
+const EXPIRY: ngx_msec_t = NONCE_REST.as_millis() as ngx_msec_t / 2;
 
 type ProcessEvents = unsafe extern "C" fn(*mut ngx_cycle_t, ngx_msec_t, ngx_uint_t) -> ngx_int_t;
 
@@ -53,6 +59,7 @@ pub(crate) unsafe fn install(notify: Notify, log: *mut ngx_log_t) -> bool {
             progress_seen: Cell::new(0),
             progress_precomputed: Cell::new(0),
             progress_published: Cell::new(0),
+            expired_at: Cell::new(0),
         }))));
         *slot = Some(process_events);
     }
@@ -77,6 +84,7 @@ unsafe extern "C" fn process_events(
     let poller = POLLER.get().expect("installed before nginx calls it");
     let worker = worker().expect("installed after the worker is made");
     let timer = poller.prepare_to_sleep(worker, timer);
+    let timer = poller.expire(timer);
     gzip::begin_turn();
     // SAFETY: nginx's own function with nginx's own arguments.
     unsafe { (poller.original)(cycle, timer, flags) }
@@ -104,6 +112,21 @@ impl Poller {
             timer.min(FAILOVER.as_millis() as ngx_msec_t)
         } else {
             0
+        }
+    }
+
+    /// Has old secrets wiped now and then, and before nginx sleeps for long. Returns the time after
+    /// which it has to wake up for the next.
+    fn expire(&self, timer: ngx_msec_t) -> ngx_msec_t {
+        let now = now();
+        let since = now.wrapping_sub(self.expired_at.get());
+        if since < EXPIRY {
+            return timer.min(EXPIRY - since);
+        }
+        self.expired_at.set(now);
+        match instance::with(Instance::expire).flatten() {
+            Some(wait) => timer.min(wait.as_micros().div_ceil(1000) as ngx_msec_t),
+            None => timer,
         }
     }
 

@@ -129,7 +129,8 @@ fn arm() -> bool {
     instance::with(Instance::arm).unwrap_or(true)
 }
 
-fn now() -> ngx_msec_t {
+/// The time of this turn of the event loop.
+pub(crate) fn now() -> ngx_msec_t {
     // SAFETY: nginx's cached time, written by this thread only.
     unsafe { (&raw const ngx_current_msec).read_volatile() }
 }

@@ -1,6 +1,7 @@
 //! The contract between the framework and the accelerators that compute its requests.
 
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use crate::costs::Cost;
 use crate::counters::Counters;
@@ -68,6 +69,13 @@ pub trait Accelerator: Send {
     /// Called when the event loop is about to sleep and nothing is in flight: the accelerator may
     /// precompute what it computes [at once](Self::at_once).
     fn precompute(&mut self) {}
+
+    /// Called when the event loop is about to sleep: wipes precomputed secrets that are too old.
+    /// Returns the time after which it wants to be called again, although nothing has happened;
+    /// `None` if there are none.
+    fn expire(&mut self) -> Option<Duration> {
+        None
+    }
 
     /// The state of the accelerator.
     fn health(&self) -> Health {

@@ -125,6 +125,25 @@ pub const AGGREGATION_PATIENCE: Duration = Duration::from_micros(100);
 /// The time in which an engine has to answer a message about keys.
 pub const MESSAGE_PATIENCE: Duration = Duration::from_secs(5);
 
+/// The life of a precomputed key pair. One that is older is wiped, so that whoever gets to read the
+/// memory, or a copy of the machine, finds the keys of a few seconds. A pool that is used up more
+/// slowly than in this time costs a few microseconds more for each key pair, in a server that has
+/// little to do.
+pub const KEY_PAIR_LIFE: Duration = Duration::from_secs(10);
+
+/// The life of a precomputed nonce. If a machine is copied while it lies in memory, the key is
+/// lost. Under load, which is what nonces are precomputed for, a pool is used up sooner.
+pub const NONCE_LIFE: Duration = Duration::from_secs(1);
+
+/// The time without a signature after which an event loop that goes to sleep wipes its nonces.
+/// Machines are copied while they have little to do. At ten signatures a second, a batch of nonces
+/// that is made for each in vain takes less than a thousandth of a core.
+pub const NONCE_REST: Duration = Duration::from_millis(100);
+
+/// A clock that has moved by this much against another has been set, or the machine was suspended:
+/// clocks are slewed together.
+pub const CLOCK_JUMP: Duration = Duration::from_millis(10);
+
 /// The length of the shortest chunk of content that is submitted to a device, in bytes. The
 /// transfer of a shorter one costs more than the device saves.
 pub const SHORTEST_CHUNK: usize = 4 << 10;

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
@@ -121,6 +121,13 @@ impl Instance {
         for accelerator in &mut self.accelerators {
             accelerator.precompute();
         }
+    }
+
+    /// Called when the event loop is about to sleep: accelerators wipe precomputed secrets that are
+    /// too old. Returns the longest time to sleep before the next call; `None` if there are none.
+    pub fn expire(&mut self) -> Option<Duration> {
+        let accelerators = self.accelerators.iter_mut();
+        accelerators.filter_map(|one| one.expire()).min()
     }
 
     /// The counts since the instance was made.

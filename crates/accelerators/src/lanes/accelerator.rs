@@ -1,6 +1,7 @@
 //! Lanes as the accelerator of an event loop.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use slipstream_lanes::rsa::Workspace;
 use slipstream_lanes::{Backend, LANES};
@@ -14,6 +15,7 @@ use slipstream_offload::{Answer, Kind, Operation, PerKind, Reason, RequestId};
 use super::batch;
 use super::calibration::LaneCosts;
 use super::flush::Plan;
+use super::machine::Machine;
 use super::precomputed::Precomputed;
 
 /// The lanes of this CPU, run on the thread that polls: a batch when eight operations of a kind
@@ -47,7 +49,10 @@ pub struct Options {
     pub key_pairs: usize,
     /// Entries of each pool of precomputed nonces for ECDSA. Less than a batch is none: each
     /// signature then draws its nonce when it is computed. If a machine is cloned or restored while
-    /// nonces lie in a pool, two copies of it sign with the same ones, and the key is lost.
+    /// nonces lie in a pool, two copies of it sign with the same ones, and the key is lost. They
+    /// are wiped after [`NONCE_LIFE`](slipstream_offload::costs::NONCE_LIFE), after
+    /// [`NONCE_REST`](slipstream_offload::costs::NONCE_REST), and if something tells that the
+    /// machine was copied. On most machines nothing does.
     pub nonces: usize,
 }
 
@@ -61,11 +66,13 @@ struct Waiting {
 impl Lanes {
     /// Lanes with these settings.
     pub fn new(options: Options) -> Self {
+        let (backend, machine) = (options.backend, Machine::new());
+        let precomputed = Precomputed::new(backend, machine, options.key_pairs, options.nonces);
         Self {
             backend: options.backend,
             costs: options.costs,
             scheduler: options.scheduler,
-            precomputed: Precomputed::new(options.backend, options.key_pairs, options.nonces),
+            precomputed,
             workspace: None,
             has_batches: options.has_batches,
             queues: PerKind::default(),
@@ -234,12 +241,15 @@ impl Accelerator for Lanes {
             precomputed.top_up();
         }
     }
+
+    fn expire(&mut self) -> Option<Duration> {
+        self.precomputed.as_mut()?.expire()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use slipstream_keys::ec::{self, Curve};
     use slipstream_keys::example::example_key;

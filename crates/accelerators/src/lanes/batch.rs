@@ -1,15 +1,17 @@
 //! One batch: operations of one kind, computed together.
 
+use std::io;
+
 use arrayvec::ArrayVec;
 use slipstream_keys::{Group, Operand};
 use slipstream_lanes::ec::{self, Curve};
 use slipstream_lanes::rsa::{self, Size, Workspace};
 use slipstream_lanes::{Backend, LANES, x25519};
 use slipstream_offload::{Answer, Kind, Operation, Output, Reason};
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 use super::key_pair::{self, Room};
-use super::{computes, forms};
+use super::{computes, forms, nonce};
 
 /// Returns true if [`compute`] can compute `operation`: `backend` computes its kind, its lengths
 /// are right, and its key is in this process.
@@ -37,7 +39,7 @@ pub fn compute<'a>(
         Kind::Rsa(size) => rsa(backend, workspace, size, &operations, &mut outputs),
         Kind::X25519 => x25519(backend, &operations, &mut outputs),
         Kind::Ecdh(curve) => ecdh(backend, curve, &operations, &mut outputs),
-        Kind::Ecdsa(curve) => ecdsa(backend, curve, &operations, &mut outputs),
+        Kind::Ecdsa(curve) => ecdsa(backend, curve, &operations, &mut outputs, key_pair::draw),
         Kind::KeyPair(group) => key_pairs(backend, group, &mut outputs),
         Kind::Compress(_) => panic!("content in a batch for lanes"),
     };
@@ -120,29 +122,37 @@ fn ecdh(
     outcomes.iter().map(Result::is_ok).collect()
 }
 
+/// Nonces are [hedged](nonce). If `draw`, the system's generator, fails, so does each signature.
 fn ecdsa(
     backend: Backend,
     curve: Curve,
     operations: &[&Operation],
     outputs: &mut [Output],
+    draw: impl Fn(&mut [u8]) -> io::Result<()>,
 ) -> Succeeded {
-    let nonces: ArrayVec<Zeroizing<[u8; LONGEST_SCALAR]>, LANES> =
-        operations.iter().map(|_| random_scalar(curve)).collect();
-    let mut operations: ArrayVec<ec::Signature<'_>, LANES> = operations
-        .iter()
-        .zip(&nonces)
-        .zip(outputs)
-        .map(|((operation, nonce), output)| match operation {
-            Operation::Ecdsa { key, digest } => ec::Signature {
-                key: forms::ec_form(key.value().expect("a key of this process")),
-                digest: digest.as_slice(),
-                nonce: &nonce[..curve.bytes()],
-                signature: output.as_mut_slice(),
-            },
-            other => panic!("{other:?} in a batch of ECDSA"),
-        })
-        .collect();
-    let outcomes = ec::signatures(backend, curve, &mut operations);
+    let mut random = Zeroizing::new([[0; nonce::RANDOM_BYTES]; LANES]);
+    let mut nonces = Zeroizing::new([[0; nonce::LONGEST]; LANES]);
+    // One system call for all.
+    if draw(random[..operations.len()].as_flattened_mut()).is_err() {
+        return operations.iter().map(|_| false).collect();
+    }
+    let mut signatures = ArrayVec::<ec::Signature<'_>, LANES>::new();
+    let drawn = random.iter().zip(nonces.iter_mut());
+    for ((operation, (random, nonce)), output) in operations.iter().zip(drawn).zip(outputs) {
+        let Operation::Ecdsa { key, digest } = operation else {
+            panic!("{operation:?} in a batch of ECDSA")
+        };
+        let key = key.value().expect("a key of this process");
+        let nonce = &mut nonce[..curve.bytes()];
+        nonce::derive(key, digest.as_slice(), random, nonce);
+        signatures.push(ec::Signature {
+            key: forms::ec_form(key),
+            digest: digest.as_slice(),
+            nonce,
+            signature: output.as_mut_slice(),
+        });
+    }
+    let outcomes = ec::signatures(backend, curve, &mut signatures);
     outcomes.iter().map(Result::is_ok).collect()
 }
 
@@ -160,24 +170,15 @@ fn key_pairs(backend: Backend, group: Group, outputs: &mut [Output]) -> Succeede
     }
 }
 
-const LONGEST_SCALAR: usize = 48;
-
-/// A candidate by rejection sampling (FIPS 186-5, appendix A.3.2). One that is out of range, as one
-/// in 2^32 is, or which the system's generator has not filled, makes its signature fail.
-fn random_scalar(curve: Curve) -> Zeroizing<[u8; LONGEST_SCALAR]> {
-    let mut scalar = Zeroizing::new([0; LONGEST_SCALAR]);
-    if key_pair::draw(&mut scalar[..curve.bytes()]).is_err() {
-        scalar.zeroize();
-    }
-    scalar
-}
-
 /// True for each operation that succeeded.
 type Succeeded = ArrayVec<bool, LANES>;
 
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use slipstream_keys::{Key, ec as keys_ec};
 
     use super::*;
 
@@ -206,6 +207,41 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// As in two copies of a virtual machine.
+    #[test]
+    fn a_generator_that_repeats_itself_gives_another_nonce_to_each_key_and_message() {
+        let backends = || Backend::available().filter(|backend| ec::offered(*backend));
+        for (backend, curve) in backends().flat_map(|one| Curve::ALL.map(|curve| (one, curve))) {
+            let operations: Vec<Operation> = (1..=8)
+                .map(|number| {
+                    let (key, message) = (number / 2 + 1, number % 2);
+                    let key = keys_ec::PrivateKey::new(curve, &vec![key; curve.bytes()]);
+                    Operation::Ecdsa {
+                        key: Key::Value(Arc::new(key.expect("in range"))),
+                        digest: Operand::new(&vec![message; curve.bytes()]),
+                    }
+                })
+                .collect();
+            let operations: Vec<&Operation> = operations.iter().collect();
+            let mut outputs = vec![Operand::zeroed(2 * curve.bytes()); LANES];
+            let repeat = |random: &mut [u8]| {
+                random.fill(0x5a);
+                Ok(())
+            };
+            let succeeded = ecdsa(backend, curve, &operations, &mut outputs, repeat);
+            assert!(succeeded.iter().all(|succeeded| *succeeded));
+            let nonces: HashSet<&[u8]> = outputs
+                .iter()
+                .map(|output| &output.as_slice()[..curve.bytes()])
+                .collect();
+            assert_eq!(nonces.len(), LANES, "the r of two signatures are equal");
+
+            let fail = |_: &mut [u8]| Err(io::Error::other("no random bytes"));
+            let succeeded = ecdsa(backend, curve, &operations, &mut outputs, fail);
+            assert!(succeeded.iter().all(|succeeded| !succeeded));
         }
     }
 

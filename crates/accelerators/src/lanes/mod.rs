@@ -16,8 +16,11 @@ mod flush;
 mod forms;
 mod key_pair;
 mod known_answers;
+pub mod machine;
+pub mod nonce;
 mod pool;
 pub mod precomputed;
+mod stock;
 
 use slipstream_keys::Group;
 use slipstream_lanes::{ec, x25519};

@@ -1,23 +1,28 @@
 //! Precomputed values: ephemeral key pairs and ECDSA nonces.
 //!
 //! They do not depend on the connection that will use them, so they are computed eight at a time
-//! before they are needed, and each is used once. They lie in memory that is wiped on fork (see
-//! `pool`), belong to the accelerator of one thread, and are drawn from the system's generator. A
-//! pool is filled with one batch when something is taken from it while it is empty, and further
-//! while the event loop is about to sleep.
+//! before they are needed, and each is used once, the oldest first. They lie in memory that is
+//! wiped on fork (see `pool`), belong to the accelerator of one thread, and are drawn from the
+//! system's generator. A pool is filled with one batch when something is taken from it while it is
+//! empty, and further while the event loop is about to sleep.
+//!
+//! Values are wiped when they are too old, and when something tells that the machine was copied
+//! (see [`machine`](super::machine)); nonces also when the event loop rests.
 
 use std::io;
+use std::time::Duration;
 
 use slipstream_keys::ec::{self as keys_ec, Curve};
 use slipstream_keys::{Group, Operand};
 use slipstream_lanes::ec::{self, PreparedNonce};
 use slipstream_lanes::{Backend, LANES, OperationError, Outcomes, x25519};
-use slipstream_offload::costs::{Cost, measure};
+use slipstream_offload::costs::{Cost, KEY_PAIR_LIFE, NONCE_LIFE, NONCE_REST, measure};
 use slipstream_offload::{Kind, Operation, Output, Reason};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing, zeroize_stack};
 
 use super::key_pair::{self, Room, draw};
-use super::pool::Pool;
+use super::machine::Machine;
+use super::stock::{Precompute, Stock};
 use super::{computes, forms};
 
 /// Computes the tables that all processes which are forked from this one can share: multiples of
@@ -42,42 +47,51 @@ pub fn prepare_tables(backend: Backend) {
 /// The pools of one thread.
 pub(super) struct Precomputed {
     backend: Backend,
-    /// Entries of each pool of key pairs.
-    key_pairs: usize,
-    /// Entries of each pool of nonces.
-    nonces: usize,
+    machine: Machine,
+    has_key_pairs: bool,
+    has_nonces: bool,
     x25519: Stock<X25519Pair>,
     p256: Stock<P256Pair>,
     p384: Stock<P384Pair>,
     p256_nonces: Stock<P256Nonce>,
     p384_nonces: Stock<P384Nonce>,
+    /// The time at which a nonce was last asked for.
+    nonces_used: Duration,
 }
 
 impl Precomputed {
     /// Empty pools with room for so many key pairs and nonces each, to be filled by `backend`.
     /// `None` if the backend computes no curves, or if no pool has room for a batch.
-    pub(super) fn new(backend: Backend, key_pairs: usize, nonces: usize) -> Option<Self> {
+    pub(super) fn new(
+        backend: Backend,
+        machine: Machine,
+        key_pairs: usize,
+        nonces: usize,
+    ) -> Option<Self> {
         let offered = x25519::offered(backend) && ec::offered(backend);
-        (offered && key_pairs.max(nonces) >= LANES).then(|| Self {
+        let (has_key_pairs, has_nonces) = (key_pairs >= LANES, nonces >= LANES);
+        (offered && (has_key_pairs || has_nonces)).then(|| Self {
             backend,
-            key_pairs,
-            nonces,
-            x25519: Stock::Untouched,
-            p256: Stock::Untouched,
-            p384: Stock::Untouched,
-            p256_nonces: Stock::Untouched,
-            p384_nonces: Stock::Untouched,
+            machine,
+            has_key_pairs,
+            has_nonces,
+            x25519: Stock::new(key_pairs, KEY_PAIR_LIFE),
+            p256: Stock::new(key_pairs, KEY_PAIR_LIFE),
+            p384: Stock::new(key_pairs, KEY_PAIR_LIFE),
+            p256_nonces: Stock::new(nonces, NONCE_LIFE),
+            p384_nonces: Stock::new(nonces, NONCE_LIFE),
+            nonces_used: Duration::ZERO,
         })
     }
 
     /// Returns true if there is a pool of values for operations of `kind`.
     pub(super) fn has_pool(&self, kind: Kind) -> bool {
-        let entries = match kind {
-            Kind::KeyPair(_) => self.key_pairs,
-            Kind::Ecdsa(_) => self.nonces,
-            _ => 0,
+        let has_pools = match kind {
+            Kind::KeyPair(_) => self.has_key_pairs,
+            Kind::Ecdsa(_) => self.has_nonces,
+            _ => false,
         };
-        entries >= LANES && computes(self.backend, kind)
+        has_pools && computes(self.backend, kind)
     }
 
     /// Computes `operation` from a precomputed value.
@@ -89,45 +103,104 @@ impl Precomputed {
         if !self.has_pool(operation.kind()) {
             return Err(Reason::NotOffered);
         }
-        match operation {
-            Operation::KeyPair(group) => self.key_pair(*group),
-            Operation::Ecdsa { key, digest } => {
-                let key = key.value().ok_or(Reason::NotOffered)?;
-                self.sign(key, digest.as_slice())
-            }
-            _ => Err(Reason::NotOffered),
-        }
+        let now = self.look();
+        let output = self.take(operation, now);
+        zeroize_stack::<TAKE_STACK>();
+        output
     }
 
     /// Adds a batch to every pool that has been used and has room for one. For a moment at which
     /// nothing waits.
     pub(super) fn top_up(&mut self) {
-        self.x25519.top_up(self.backend);
-        self.p256.top_up(self.backend);
-        self.p384.top_up(self.backend);
-        self.p256_nonces.top_up(self.backend);
-        self.p384_nonces.top_up(self.backend);
+        let (backend, now) = (self.backend, self.look());
+        self.x25519.top_up(backend, now);
+        self.p256.top_up(backend, now);
+        self.p384.top_up(backend, now);
+        // Else they would be wiped before the event loop sleeps.
+        if now < self.nonces_used + NONCE_REST {
+            self.p256_nonces.top_up(backend, now);
+            self.p384_nonces.top_up(backend, now);
+        }
     }
 
-    fn key_pair(&mut self, group: Group) -> Result<Output, Reason> {
-        let (backend, entries) = (self.backend, self.key_pairs);
+    /// Wipes what is too old, and nonces that nobody has asked for lately. Returns the time until
+    /// there is more to wipe; `None` if nothing is left.
+    pub(super) fn expire(&mut self) -> Option<Duration> {
+        let now = self.look();
+        let rest = self.nonces_used + NONCE_REST;
+        if now >= rest {
+            self.discard_nonces();
+        }
+        self.x25519.discard_old(now);
+        self.p256.discard_old(now);
+        self.p384.discard_old(now);
+        self.p256_nonces.discard_old(now);
+        self.p384_nonces.discard_old(now);
+        let key_pairs = [self.x25519.end(), self.p256.end(), self.p384.end()];
+        let nonces = [self.p256_nonces.end(), self.p384_nonces.end()];
+        let nonces = nonces.into_iter().flatten().map(|end| end.min(rest));
+        let next = key_pairs.into_iter().flatten().chain(nonces).min()?;
+        // What ends now is wiped after now.
+        Some(next.saturating_sub(now) + Duration::from_millis(1))
+    }
+
+    /// The time now. If the machine may be a copy, all values are wiped.
+    fn look(&mut self) -> Duration {
+        let look = self.machine.look();
+        if !look.is_same {
+            self.x25519.discard_all();
+            self.p256.discard_all();
+            self.p384.discard_all();
+            self.discard_nonces();
+        }
+        look.now
+    }
+
+    fn discard_nonces(&mut self) {
+        self.p256_nonces.discard_all();
+        self.p384_nonces.discard_all();
+    }
+
+    /// In a frame of its own, so that all copies of a value lie where the stack is wiped.
+    #[inline(never)]
+    fn take(&mut self, operation: &Operation, now: Duration) -> Result<Output, Reason> {
+        match operation {
+            Operation::KeyPair(group) => self.key_pair(*group, now),
+            Operation::Ecdsa { key, digest } => {
+                let key = key.value().ok_or(Reason::NotOffered)?;
+                self.sign(key, digest.as_slice(), now)
+            }
+            _ => Err(Reason::NotOffered),
+        }
+    }
+
+    fn key_pair(&mut self, group: Group, now: Duration) -> Result<Output, Reason> {
+        let backend = self.backend;
         Ok(match group {
-            Group::X25519 => self.x25519.take(backend, entries)?.output(),
-            Group::P256 => self.p256.take(backend, entries)?.output(),
-            Group::P384 => self.p384.take(backend, entries)?.output(),
+            Group::X25519 => self.x25519.take(backend, now)?.output(),
+            Group::P256 => self.p256.take(backend, now)?.output(),
+            Group::P384 => self.p384.take(backend, now)?.output(),
         })
     }
 
     /// r and s. [`Reason::NotOffered`] also if another nonce is needed, all but never.
-    fn sign(&mut self, key: &keys_ec::PrivateKey, digest: &[u8]) -> Result<Output, Reason> {
-        let (backend, entries) = (self.backend, self.nonces);
+    fn sign(
+        &mut self,
+        key: &keys_ec::PrivateKey,
+        digest: &[u8],
+        now: Duration,
+    ) -> Result<Output, Reason> {
+        self.nonces_used = now;
         let nonce = match key.curve() {
-            Curve::P256 => self.p256_nonces.take(backend, entries)?.0,
-            Curve::P384 => self.p384_nonces.take(backend, entries)?.0,
+            Curve::P256 => self.p256_nonces.take(self.backend, now)?.0,
+            Curve::P384 => self.p384_nonces.take(self.backend, now)?.0,
         };
         sign(nonce, key, digest).ok_or(Reason::NotOffered)
     }
 }
+
+/// Stack on which a value lies between its pool and its use, in bytes.
+const TAKE_STACK: usize = 4 * 1024;
 
 fn sign(nonce: PreparedNonce, key: &keys_ec::PrivateKey, digest: &[u8]) -> Option<Output> {
     let mut output = Operand::zeroed(Kind::Ecdsa(key.curve()).output_bytes());
@@ -176,69 +249,6 @@ pub(super) fn signatures_cost(backend: Backend, curve: Curve) -> Cost {
         true => Cost::Known(cost / LANES as u32),
         false => Cost::Unknown,
     }
-}
-
-/// A pool, made when something is first taken from it.
-enum Stock<T: Precompute> {
-    Untouched,
-    /// There was no memory for it.
-    Unavailable,
-    Pool {
-        pool: Pool<T>,
-        /// The number of values that failed their check, and have not been reported.
-        faults: usize,
-    },
-}
-
-impl<T: Precompute> Stock<T> {
-    fn take(&mut self, backend: Backend, entries: usize) -> Result<T, Reason> {
-        if let Stock::Untouched = self {
-            *self = match Pool::new(entries) {
-                Ok(pool) => Stock::Pool { pool, faults: 0 },
-                Err(_) => Stock::Unavailable,
-            };
-        }
-        let Stock::Pool { pool, faults } = self else {
-            return Err(Reason::NotOffered);
-        };
-        if pool.len() == 0 && *faults == 0 {
-            *faults = fill(pool, backend).map_err(|_| Reason::NotOffered)?;
-            zeroize_stack::<FILL_STACK>();
-        }
-        if *faults > 0 {
-            *faults -= 1;
-            return Err(Reason::Fault);
-        }
-        pool.take().ok_or(Reason::NotOffered)
-    }
-
-    fn top_up(&mut self, backend: Backend) {
-        if let Stock::Pool { pool, faults } = self
-            && pool.room() >= LANES
-            && *faults == 0
-        {
-            // If the generator fails, the next take fails too.
-            *faults = fill(pool, backend).unwrap_or(0);
-            zeroize_stack::<FILL_STACK>();
-        }
-    }
-}
-
-/// Stack on which values lie before they are in their pool, in bytes.
-const FILL_STACK: usize = 16 * 1024;
-
-/// Adds a batch, and returns the number of values that failed their check. In a frame of its own,
-/// so that all copies lie where the stack is wiped.
-#[inline(never)]
-fn fill<T: Precompute>(pool: &mut Pool<T>, backend: Backend) -> io::Result<usize> {
-    T::make(backend, &mut |value| pool.put(value))
-}
-
-/// A value that is computed eight at a time.
-trait Precompute: Sized {
-    /// Makes up to eight values, as many as random scalars are in range: all but once in 2^32
-    /// times. Returns the number of those that failed their check.
-    fn make(backend: Backend, put: &mut dyn FnMut(Self)) -> io::Result<usize>;
 }
 
 #[derive(Zeroize, ZeroizeOnDrop)]
@@ -352,3 +362,6 @@ impl Precompute for P384Nonce {
         make_nonces::<48>(backend, Curve::P384, &mut |nonce| put(P384Nonce(nonce)))
     }
 }
+
+#[cfg(test)]
+mod tests;

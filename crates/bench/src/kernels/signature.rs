@@ -7,6 +7,8 @@ use openssl::error::ErrorStack;
 use openssl::pkey::{PKey, Private};
 use openssl::pkey_ctx::PkeyCtx;
 use openssl::rand::rand_bytes;
+use slipstream_accelerators::lanes::draw;
+use slipstream_accelerators::lanes::nonce::{self, RANDOM_BYTES};
 use slipstream_keys::ec::PrivateKey;
 use slipstream_lanes::ec::{self, Curve, Nonce, PreparedKey, PreparedNonce, Signature};
 use slipstream_lanes::{Backend, LANES};
@@ -18,11 +20,11 @@ use super::scalar::Scalars;
 use crate::Error;
 
 /// Signatures with fresh nonces, which both sides draw, libcrypto one at a time, lanes for the
-/// batch.
+/// batch, as in a server: hedged with key and digest.
 pub(super) struct Signatures {
     backend: Backend,
     curve: Curve,
-    scalars: Scalars,
+    random: Vec<u8>,
     nonces: Vec<u8>,
     signers: Signers,
 }
@@ -37,26 +39,30 @@ impl Signatures {
         Ok(Signatures {
             backend,
             curve,
+            random: vec![0; live_lanes * RANDOM_BYTES],
             nonces: vec![0; live_lanes * scalars.bytes()],
             signers: Signers::new(curve, &scalars, live_lanes)?,
-            scalars,
         })
     }
 }
 
 impl Subject for Signatures {
     fn run_lanes(&mut self) -> Result<(), Error> {
-        self.scalars.draw(&mut self.nonces)?;
+        draw(&mut self.random).map_err(Error::lanes)?;
+        let drawn = self.random.chunks_exact(RANDOM_BYTES);
         let mut operations: Vec<Signature<'_>> = self
             .signers
             .all
             .iter_mut()
-            .zip(self.nonces.chunks_exact(self.scalars.bytes()))
-            .map(|(signer, nonce)| Signature {
-                key: &signer.lanes,
-                digest: &signer.digest,
-                nonce,
-                signature: &mut signer.signature,
+            .zip(drawn.zip(self.nonces.chunks_exact_mut(self.curve.bytes())))
+            .map(|(signer, (random, nonce))| {
+                nonce::derive(&signer.private, &signer.digest, random, nonce);
+                Signature {
+                    key: &signer.lanes,
+                    digest: &signer.digest,
+                    nonce,
+                    signature: &mut signer.signature,
+                }
             })
             .collect();
         ec::signatures(self.backend, self.curve, &mut operations)
@@ -146,6 +152,7 @@ struct Signers {
 
 /// One key in both libraries, with a digest.
 struct Signer {
+    private: PrivateKey,
     lanes: PreparedKey,
     libcrypto: PkeyCtx<Private>,
     key: EcKey<Private>,
@@ -202,9 +209,10 @@ impl Signer {
         };
         let (key, libcrypto, size) =
             prepare(&mut digest).map_err(Error::openssl("cannot prepare a key"))?;
-        let lanes = PrivateKey::new(curve, &private).map_err(Error::lanes)?;
+        let private = PrivateKey::new(curve, &private).map_err(Error::lanes)?;
         Ok(Signer {
-            lanes: PreparedKey::new(&lanes),
+            lanes: PreparedKey::new(&private),
+            private,
             libcrypto,
             key,
             digest,

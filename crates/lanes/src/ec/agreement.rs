@@ -4,7 +4,8 @@ use zeroize::Zeroizing;
 
 use super::curve::Parameters;
 use super::multiplication::{Points, Scalars};
-use super::{Curve, integers, kernels, offered, with_parameters};
+use super::{Curve, base_stack, integers, kernels, offered, point_stack, with_parameters};
+use crate::stack::wiped;
 use crate::{Backend, LANES, OperationError, Outcomes, check_call};
 
 /// The first byte of an uncompressed point (SEC 1, section 2.3.3).
@@ -38,7 +39,9 @@ pub struct SharedSecret<'a> {
 /// See the [crate] documentation.
 pub fn public_keys(backend: Backend, curve: Curve, operations: &mut [PublicKey<'_>]) -> Outcomes {
     check_call(backend, offered, operations.len());
-    with_parameters!(curve, compute_public_keys, backend, curve, operations)
+    wiped(base_stack(backend, curve), || {
+        with_parameters!(curve, compute_public_keys, backend, curve, operations)
+    })
 }
 
 /// Computes one to eight shared secrets. Peers' keys are validated in full (SP 800-56A, section
@@ -52,7 +55,9 @@ pub fn shared_secrets(
     operations: &mut [SharedSecret<'_>],
 ) -> Outcomes {
     check_call(backend, offered, operations.len());
-    with_parameters!(curve, compute_shared_secrets, backend, curve, operations)
+    wiped(point_stack(backend, curve), || {
+        with_parameters!(curve, compute_shared_secrets, backend, curve, operations)
+    })
 }
 
 /// Returns true if `point` is an uncompressed point of the curve.

@@ -9,7 +9,10 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 use super::agreement::OddScalars;
 use super::curve::Parameters;
 use super::multiplication::{Integers, Points};
-use super::{Curve, MAXIMUM_LIMBS, integers, kernels, moduli, offered, with_parameters};
+use super::{
+    Curve, MAXIMUM_LIMBS, base_stack, integers, kernels, moduli, offered, with_parameters,
+};
+use crate::stack::wiped;
 use crate::{Backend, LANES, OperationError, Outcomes, check_call};
 
 /// The computation of a signature.
@@ -67,6 +70,16 @@ pub fn signatures(backend: Backend, curve: Curve, operations: &mut [Signature<'_
             .all(|operation| operation.key.curve == curve),
         "a key of another curve"
     );
+    wiped(base_stack(backend, curve), || {
+        compute_signatures(backend, curve, operations)
+    })
+}
+
+fn compute_signatures(
+    backend: Backend,
+    curve: Curve,
+    operations: &mut [Signature<'_>],
+) -> Outcomes {
     let mut prepared = [const { None }; LANES];
     let mut nonces = prepared.each_mut().map(|prepared| Nonce {
         scalar: &[],
@@ -93,7 +106,9 @@ pub fn signatures(backend: Backend, curve: Curve, operations: &mut [Signature<'_
 /// See the [crate] documentation.
 pub fn nonces(backend: Backend, curve: Curve, operations: &mut [Nonce<'_>]) -> Outcomes {
     check_call(backend, offered, operations.len());
-    with_parameters!(curve, prepare_nonces, backend, curve, operations)
+    wiped(base_stack(backend, curve), || {
+        with_parameters!(curve, prepare_nonces, backend, curve, operations)
+    })
 }
 
 impl PreparedNonce {

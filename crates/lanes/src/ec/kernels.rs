@@ -1,16 +1,8 @@
-//! The kernels for each backend.
-
-use zeroize::zeroize_stack;
-
+//! The kernels for each backend. Callers wipe their stack.
 use super::base_table::BaseTable;
 use super::curve::Parameters;
 use super::multiplication::{self, Integers, Points, Scalars};
 use crate::{Backend, LANES};
-
-/// Bytes of stack that are wiped after a kernel. Field elements, the inverse of a nonce among them,
-/// are returned through the memory of stack frames that have ended by then, and nothing else wipes
-/// that memory.
-const WIPED: usize = 20 * 1024;
 
 /// Sets `products` to the affine coordinates of the multiples of the base point. Returns zero in the
 /// lanes whose product is a point of the curve. Another one must not be released.
@@ -20,14 +12,12 @@ pub(super) fn multiply_base<C: Parameters<L, N>, const L: usize, const N: usize>
     scalars: &Scalars,
     products: &mut Points<N>,
 ) -> [u64; LANES] {
-    let faults = match backend {
+    match backend {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: callers have checked that the backend is available.
         Backend::Ifma => unsafe { ifma::multiply_base::<C, L, N>(scalars, products) },
         _ => portable::multiply_base::<C, L, N>(scalars, products),
-    };
-    zeroize_stack::<WIPED>();
-    faults
+    }
 }
 
 /// Replaces `points`, in affine coordinates below p, by their multiples. Returns zero in the lanes
@@ -38,14 +28,12 @@ pub(super) fn multiply_points<C: Parameters<L, N>, const L: usize, const N: usiz
     scalars: &Scalars,
     points: &mut Points<N>,
 ) -> [u64; LANES] {
-    let faults = match backend {
+    match backend {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: callers have checked that the backend is available.
         Backend::Ifma => unsafe { ifma::multiply_points::<C, L, N>(scalars, points) },
         _ => portable::multiply_points::<C, L, N>(scalars, points),
-    };
-    zeroize_stack::<WIPED>();
-    faults
+    }
 }
 
 /// Replaces `scalars`, which are 1 to n - 1, by `power` divided by them modulo n.
@@ -60,7 +48,6 @@ pub(super) fn invert_scalars<C: Parameters<L, N>, const L: usize, const N: usize
         Backend::Ifma => unsafe { ifma::invert_scalars::<C, L, N>(scalars, power) },
         _ => portable::invert_scalars::<C, L, N>(scalars, power),
     }
-    zeroize_stack::<WIPED>();
 }
 
 /// Defines the kernels for a vector type. The generic code is inlined into them and so is compiled

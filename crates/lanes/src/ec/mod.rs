@@ -59,6 +59,24 @@ pub fn offered(backend: Backend) -> bool {
     }
 }
 
+/// Bytes of stack that are wiped after multiples of the base point.
+fn base_stack(backend: Backend, curve: Curve) -> usize {
+    match (backend, curve) {
+        (Backend::Ifma, Curve::P256) => 12 * 1024,
+        (Backend::Ifma, Curve::P384) => 32 * 1024,
+        _ => 76 * 1024,
+    }
+}
+
+/// Bytes of stack that are wiped after multiples of other points.
+fn point_stack(backend: Backend, curve: Curve) -> usize {
+    match (backend, curve) {
+        (Backend::Ifma, Curve::P256) => 32 * 1024,
+        (Backend::Ifma, Curve::P384) => 56 * 1024,
+        _ => 76 * 1024,
+    }
+}
+
 /// Limbs of 64 bits of the longest integer.
 const MAXIMUM_LIMBS: usize = 6;
 

@@ -34,7 +34,8 @@ use core::hint::select_unpredictable;
 
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::vector::{Lanes, MultiplyAdd52, Portable};
+use crate::stack::wiped;
+use crate::vector::{Lanes, MultiplyAdd52};
 use crate::{Backend, LANES, OperationError, Outcomes, check_call};
 use element::Element;
 use field::Factor;
@@ -60,6 +61,14 @@ pub struct SharedSecret<'a> {
     pub secret: &'a mut [u8; KEY_BYTES],
 }
 
+/// Bytes of stack that are wiped after a call.
+fn stack(backend: Backend) -> usize {
+    match backend {
+        Backend::Ifma => 12 * 1024,
+        _ => 76 * 1024,
+    }
+}
+
 /// Returns true if there are X25519 kernels for the backend. There are none for plain AVX-512F.
 #[must_use]
 pub fn offered(backend: Backend) -> bool {
@@ -75,6 +84,11 @@ pub fn offered(backend: Backend) -> bool {
 /// See the [crate] documentation.
 pub fn public_keys(backend: Backend, operations: &mut [PublicKey<'_>]) -> Outcomes {
     check_call(backend, offered, operations.len());
+    wiped(stack(backend), || compute_public_keys(backend, operations));
+    Outcomes::new(operations.len())
+}
+
+fn compute_public_keys(backend: Backend, operations: &mut [PublicKey<'_>]) {
     let mut batch = Zeroizing::new(fixed_base::Batch::default());
     for (lane, operation) in operations.iter().enumerate() {
         batch.set(lane, clamp(operation.private));
@@ -83,15 +97,13 @@ pub fn public_keys(backend: Backend, operations: &mut [PublicKey<'_>]) -> Outcom
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the backend is available.
         Backend::Ifma => unsafe { x86_64::multiply_base(&mut batch) },
-        // SAFETY: the portable vector needs no particular CPU.
-        _ => unsafe { batch.run::<Portable>() },
+        _ => portable::multiply_base(&mut batch),
     }
     let mut coordinates = Zeroizing::new([Element::ZERO; LANES]);
     batch.coordinates(&mut coordinates);
     for (operation, public) in operations.iter_mut().zip(coordinates.iter()) {
         *operation.public = public.to_bytes();
     }
-    Outcomes::new(operations.len())
 }
 
 /// Computes one to eight shared secrets. An operation fails with [`OperationError::ZeroSecret`] if
@@ -101,6 +113,12 @@ pub fn public_keys(backend: Backend, operations: &mut [PublicKey<'_>]) -> Outcom
 /// See the [crate] documentation.
 pub fn shared_secrets(backend: Backend, operations: &mut [SharedSecret<'_>]) -> Outcomes {
     check_call(backend, offered, operations.len());
+    wiped(stack(backend), || {
+        compute_shared_secrets(backend, operations)
+    })
+}
+
+fn compute_shared_secrets(backend: Backend, operations: &mut [SharedSecret<'_>]) -> Outcomes {
     let mut batch = Zeroizing::new(ladder::Batch::default());
     for (lane, operation) in operations.iter().enumerate() {
         batch.set(lane, clamp(operation.private), words(operation.peer));
@@ -109,8 +127,7 @@ pub fn shared_secrets(backend: Backend, operations: &mut [SharedSecret<'_>]) -> 
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the backend is available.
         Backend::Ifma => unsafe { x86_64::multiply(&mut batch) },
-        // SAFETY: the portable vector needs no particular CPU.
-        _ => unsafe { batch.run::<Portable>() },
+        _ => portable::multiply(&mut batch),
     }
     let mut coordinates = Zeroizing::new([Element::ZERO; LANES]);
     batch.coordinates(&mut coordinates);
@@ -145,6 +162,24 @@ mod x86_64 {
     pub(super) fn multiply_base(batch: &mut fixed_base::Batch) {
         // SAFETY: the CPU has AVX-512 IFMA, else this function must not be called.
         unsafe { batch.run::<IfmaVector>() }
+    }
+}
+
+/// None is inlined into another function, so that none pays for the stack of another.
+mod portable {
+    use super::{fixed_base, ladder};
+    use crate::vector::Portable;
+
+    #[inline(never)]
+    pub(super) fn multiply(batch: &mut ladder::Batch) {
+        // SAFETY: the portable vector needs no particular CPU.
+        unsafe { batch.run::<Portable>() }
+    }
+
+    #[inline(never)]
+    pub(super) fn multiply_base(batch: &mut fixed_base::Batch) {
+        // SAFETY: as above.
+        unsafe { batch.run::<Portable>() }
     }
 }
 
@@ -249,11 +284,8 @@ mod tests {
         exchange.set(3, [u64::MAX; 4], [u64::MAX; 4]);
         let mut generation = fixed_base::Batch::default();
         generation.set(3, [u64::MAX; 4]);
-        // SAFETY: the portable vector needs no particular CPU.
-        unsafe {
-            exchange.run::<Portable>();
-            generation.run::<Portable>();
-        }
+        portable::multiply(&mut exchange);
+        portable::multiply_base(&mut generation);
         assert!(!is_all_zero(&exchange) && !is_all_zero(&generation));
         exchange.zeroize();
         generation.zeroize();

@@ -91,6 +91,7 @@ impl EventLoop {
             tokens: self.tokens,
         };
         tokio::spawn(async move { poller::run(&metrics, renewal).await });
+        tokio::spawn(poller::expire());
         if self.watches_health {
             tokio::spawn(watch_health(self.site.clone()));
         }

@@ -6,10 +6,10 @@
 //! concurrent handshake waits for its operation or for its client: the moment that QTLS section 3.3
 //! approximates by counting.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 use slipstream_accelerators::engine::protocol::message::Token;
 use slipstream_offload::accelerator::Moment;
@@ -95,12 +95,41 @@ pub(crate) fn before_sleep() {
     let progress = jobs::progress();
     if TOPPED_UP.replace(progress) != progress {
         instance::with(Instance::precompute);
+        // It may be waiting for the first secrets.
+        EXPIRY.with_borrow_mut(Option::take).map(Waker::wake);
     }
+}
+
+/// Has secrets wiped that were precomputed and are too old, for as long as the event loop runs:
+/// otherwise one that sleeps would keep them.
+pub(crate) async fn expire() {
+    loop {
+        match instance::with(Instance::expire).flatten() {
+            Some(wait) => tokio::time::sleep(wait).await,
+            None => wait_for_secrets().await,
+        }
+    }
+}
+
+/// Waits until there may be precomputed secrets.
+async fn wait_for_secrets() {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        EXPIRY.set(Some(context.waker().clone()));
+        Poll::Pending
+    })
+    .await;
 }
 
 thread_local! {
     /// The progress when values were last precomputed.
     static TOPPED_UP: Cell<u64> = const { Cell::new(0) };
+
+    /// Wakes the task that has secrets wiped, while there are none.
+    static EXPIRY: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
 
 /// Copies the counters to the memory that the metrics listener and other processes read.
@@ -173,5 +202,71 @@ async fn wait_for_answers(descriptor: &AsyncFd<OwnedFd>) {
         }
         () = request => {}
         () = tokio::time::sleep(FAILOVER) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use slipstream_offload::Operation;
+    use slipstream_offload::accelerator::{Accelerator, Estimate, Work};
+    use slipstream_offload::counters::Counters;
+    use slipstream_offload::request::{Request, Response};
+    use slipstream_offload::scheduler::Scheduler;
+
+    use super::*;
+
+    /// Has a secret that is wiped when it is looked at for the third time.
+    struct Secret(Arc<AtomicUsize>);
+
+    impl Accelerator for Secret {
+        fn name(&self) -> &str {
+            "secret"
+        }
+
+        fn accepts(&mut self, _: &Operation) -> bool {
+            false
+        }
+
+        fn estimate(&self, _: &Work) -> Option<Estimate> {
+            None
+        }
+
+        fn submit(&mut self, request: Request) -> Result<(), Request> {
+            Err(request)
+        }
+
+        fn waiting(&self) -> usize {
+            0
+        }
+
+        fn poll(&mut self, _: Moment, _: &mut Vec<Response>, _: &mut Counters) {}
+
+        fn expire(&mut self) -> Option<Duration> {
+            let looks = self.0.fetch_add(1, Ordering::Relaxed) + 1;
+            (!looks.is_multiple_of(3)).then_some(Duration::from_millis(1))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_loop_that_sleeps_looks_at_secrets_until_they_are_wiped() {
+        let looks = Arc::new(AtomicUsize::new(0));
+        let secret: Box<dyn Accelerator> = Box::new(Secret(looks.clone()));
+        let instance = Instance::new(vec![secret], Scheduler::default(), 1);
+        instance::install(instance.expect("an instance"));
+        let task = tokio::spawn(expire());
+        for rounds in 1..=2 {
+            while EXPIRY.with_borrow(Option::is_none) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            assert_eq!(looks.load(Ordering::Relaxed), 3 * rounds);
+            // As before a sleep after a handshake, which has taken a secret.
+            EXPIRY.with_borrow_mut(Option::take).map(Waker::wake);
+        }
+        assert!(!task.is_finished());
+        instance::uninstall();
     }
 }

@@ -74,6 +74,12 @@ pub(crate) trait MultiplyAdd52: Vector {
     fn madd_high(&mut self, a: &Self, b: &Self);
 }
 
+/// Multiplication of 32-bit integers, as AVX-512F does it.
+pub(crate) trait Multiply32: Vector {
+    /// The product of the low 32 bits of `self` and `other`.
+    fn multiply_low(self, other: Self) -> Self;
+}
+
 /// `N` vectors in plain memory, aligned for any vector type.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]

@@ -89,8 +89,6 @@ pub(crate) use x86_64::{Avx512Arithmetic, IfmaArithmetic};
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    use core::arch::x86_64::__m512i;
-
     use super::{Arithmetic, Modulus, PRODUCT_LENGTH};
     use crate::avx512;
     use crate::radix52;
@@ -172,10 +170,9 @@ mod x86_64 {
             modulus: &Modulus<Zmm, N>,
             product: &mut [Zmm; PRODUCT_LENGTH],
         ) {
-            let (digits, k0) = (registers(&modulus.digits), modulus.negated_inverse.0);
-            let (out, product) = (registers_mut(out), registers_mut(product));
+            let k0 = modulus.negated_inverse;
             // SAFETY: the CPU has AVX-512F, else the arguments would not exist.
-            unsafe { avx512::multiply(out, registers(a), registers(b), digits, k0, product) }
+            unsafe { avx512::multiply(out, a, b, &modulus.digits, k0, product) }
         }
 
         #[inline(always)]
@@ -185,22 +182,9 @@ mod x86_64 {
             modulus: &Modulus<Zmm, N>,
             product: &mut [Zmm; PRODUCT_LENGTH],
         ) {
-            let (digits, k0) = (registers(&modulus.digits), modulus.negated_inverse.0);
-            let (out, product) = (registers_mut(out), registers_mut(product));
+            let k0 = modulus.negated_inverse;
             // SAFETY: as in `multiply`.
-            unsafe { avx512::square(out, registers(a), digits, k0, product) }
+            unsafe { avx512::square(out, a, &modulus.digits, k0, product) }
         }
-    }
-
-    #[inline(always)]
-    fn registers<const N: usize>(vectors: &[Zmm; N]) -> &[__m512i; N] {
-        // SAFETY: `Zmm` is transparent around `__m512i`.
-        unsafe { &*(&raw const *vectors).cast() }
-    }
-
-    #[inline(always)]
-    fn registers_mut<const N: usize>(vectors: &mut [Zmm; N]) -> &mut [__m512i; N] {
-        // SAFETY: `Zmm` is transparent around `__m512i`; the borrow is exclusive and lasts as long.
-        unsafe { &mut *(&raw mut *vectors).cast() }
     }
 }

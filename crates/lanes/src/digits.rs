@@ -18,7 +18,7 @@ pub(crate) fn normalise<V: Vector>(number: &mut [V], bits: u32) {
     }
 }
 
-/// `number += other`. The carry out of the last digit is lost.
+/// `number += other`. The sum fits: there is no carry out of the last digit.
 #[inline(always)]
 pub(crate) fn add<V: Vector>(number: &mut [V], other: &[V], bits: u32) {
     let mask = digit_mask(number[0], bits);
@@ -28,6 +28,7 @@ pub(crate) fn add<V: Vector>(number: &mut [V], other: &[V], bits: u32) {
         *digit = sum.and(mask);
         carry = sum.shift_right(bits);
     }
+    carry.state_below(1);
 }
 
 /// `out = a - b` modulo 2^(bits * length). Returns the borrow: all ones in the lanes where a < b,

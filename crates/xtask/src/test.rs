@@ -49,7 +49,7 @@ pub(crate) fn all(arguments: &[String]) -> Result<()> {
         cargo("test")
             .args(["--release", "--no-fail-fast"])
             .args(["-p", "slipstream-lanes", "--features", "system-openssl"])
-            .args(["--test", "constant_time"]),
+            .args(["--test", "constant_time", "--test", "machine_code"]),
     );
     steps.report()
 }

@@ -42,16 +42,14 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use std::arch::x86_64::{
-    __m512i, _mm512_add_epi64, _mm512_and_si512, _mm512_set1_epi64, _mm512_setzero_si512,
-    _mm512_srli_epi64,
-};
+use crate::digits::splat;
+use crate::vector::Multiply32;
 
 /// Bits in a digit.
 const DIGIT_BITS: u32 = 28;
 
 /// The low [`DIGIT_BITS`] bits of a lane.
-const DIGIT_MASK: i64 = (1 << DIGIT_BITS) - 1;
+const DIGIT_MASK: u64 = (1 << DIGIT_BITS) - 1;
 
 /// The greatest number of digits whose column sums fit 64 bits throughout (see the module's
 /// bounds).
@@ -70,13 +68,13 @@ const MAXIMUM_DIGITS: usize = 253;
 ///
 /// If `product` is shorter than 2N.
 #[target_feature(enable = "avx512f")]
-pub(crate) fn multiply<const N: usize>(
-    out: &mut [__m512i; N],
-    a: &[__m512i; N],
-    b: &[__m512i; N],
-    modulus: &[__m512i; N],
-    k0: __m512i,
-    product: &mut [__m512i],
+pub(crate) fn multiply<V: Multiply32, const N: usize>(
+    out: &mut [V; N],
+    a: &[V; N],
+    b: &[V; N],
+    modulus: &[V; N],
+    k0: V,
+    product: &mut [V],
 ) {
     let product = &mut product[..2 * N];
     product::multiply(product, a, b);
@@ -87,12 +85,12 @@ pub(crate) fn multiply<const N: usize>(
 ///
 /// Parameters, bounds and panics are those of [`multiply`], with b = a.
 #[target_feature(enable = "avx512f")]
-pub(crate) fn square<const N: usize>(
-    out: &mut [__m512i; N],
-    a: &[__m512i; N],
-    modulus: &[__m512i; N],
-    k0: __m512i,
-    product: &mut [__m512i],
+pub(crate) fn square<V: Multiply32, const N: usize>(
+    out: &mut [V; N],
+    a: &[V; N],
+    modulus: &[V; N],
+    k0: V,
+    product: &mut [V],
 ) {
     let product = &mut product[..2 * N];
     product::square(product, a);
@@ -102,11 +100,11 @@ pub(crate) fn square<const N: usize>(
 /// Reduces the columns of a product and normalises the result into `out`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn finish<const N: usize>(
-    out: &mut [__m512i; N],
-    modulus: &[__m512i; N],
-    k0: __m512i,
-    product: &mut [__m512i],
+fn finish<V: Multiply32, const N: usize>(
+    out: &mut [V; N],
+    modulus: &[V; N],
+    k0: V,
+    product: &mut [V],
 ) {
     const { assert!(N <= MAXIMUM_DIGITS) };
     if N > UNCARRIED_DIGITS {
@@ -119,13 +117,13 @@ fn finish<const N: usize>(
 /// Moves what exceeds a digit in each column to the next column, once, without rippling.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn carry_once(columns: &mut [__m512i]) {
-    let mask = _mm512_set1_epi64(DIGIT_MASK);
-    let mut carry = _mm512_setzero_si512();
+fn carry_once<V: Multiply32>(columns: &mut [V]) {
+    let mask = splat(columns[0], DIGIT_MASK);
+    let mut carry = splat(columns[0], 0);
     for column in columns {
-        let low = _mm512_and_si512(*column, mask);
-        let high = _mm512_srli_epi64::<DIGIT_BITS>(*column);
-        *column = _mm512_add_epi64(low, carry);
+        let low = column.and(mask);
+        let high = column.shift_right(DIGIT_BITS);
+        *column = low.add(carry);
         carry = high;
     }
 }
@@ -134,14 +132,14 @@ fn carry_once(columns: &mut [__m512i]) {
 /// bits.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn normalise<const N: usize>(out: &mut [__m512i; N], columns: &[__m512i]) {
-    let mask = _mm512_set1_epi64(DIGIT_MASK);
-    let mut carry = _mm512_setzero_si512();
+fn normalise<V: Multiply32, const N: usize>(out: &mut [V; N], columns: &[V]) {
+    let mask = splat(columns[0], DIGIT_MASK);
+    let mut carry = splat(columns[0], 0);
     let (top, digits) = out.split_last_mut().expect("a number has digits");
     for (digit, column) in digits.iter_mut().zip(columns) {
-        let sum = _mm512_add_epi64(*column, carry);
-        *digit = _mm512_and_si512(sum, mask);
-        carry = _mm512_srli_epi64::<DIGIT_BITS>(sum);
+        let sum = column.add(carry);
+        *digit = sum.and(mask);
+        carry = sum.shift_right(DIGIT_BITS);
     }
-    *top = _mm512_add_epi64(columns[N - 1], carry);
+    *top = columns[N - 1].add(carry);
 }

@@ -1,7 +1,8 @@
 //! The columns of a product or square, eight rows at a time.
 
 use super::rows::{add, multiply_add, unrolled, with_remainder};
-use std::arch::x86_64::{__m512i, _mm512_add_epi64, _mm512_setzero_si512};
+use crate::digits::splat;
+use crate::vector::Multiply32;
 use std::hint::black_box;
 
 /// Rows in a block: with their window and the operands of a step they fill the registers well, and
@@ -12,14 +13,10 @@ const ROWS: usize = 8;
 /// Sets the 2N elements of `product` to the column sums of a·b.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn multiply<const N: usize>(
-    product: &mut [__m512i],
-    a: &[__m512i; N],
-    b: &[__m512i; N],
-) {
+pub(super) fn multiply<V: Multiply32, const N: usize>(product: &mut [V], a: &[V; N], b: &[V; N]) {
     clear(product);
     with_remainder!(N % ROWS, R => {
-        let rows: &[__m512i; R] = a.first_chunk().expect("fewer rows than digits");
+        let rows: &[V; R] = a.first_chunk().expect("fewer rows than digits");
         add(product, rows, b);
     });
     let remainder = N % ROWS;
@@ -34,22 +31,22 @@ pub(super) fn multiply<const N: usize>(
 /// Sets the 2N elements of `product` to the column sums of a².
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn square<const N: usize>(product: &mut [__m512i], a: &[__m512i; N]) {
+pub(super) fn square<V: Multiply32, const N: usize>(product: &mut [V], a: &[V; N]) {
     clear(product);
     with_remainder!(N % ROWS, R => {
-        add_square_rows::<R>(product, a);
+        add_square_rows::<V, R>(product, a);
     });
     for row in (N % ROWS..N).step_by(ROWS) {
-        add_square_rows::<ROWS>(&mut product[2 * row..], &a[row..]);
+        add_square_rows::<V, ROWS>(&mut product[2 * row..], &a[row..]);
     }
 }
 
 /// Zeroes the columns.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn clear(columns: &mut [__m512i]) {
+fn clear<V: Multiply32>(columns: &mut [V]) {
     // A zero that LLVM does not know keeps it from calling memset, which is slower at this size.
-    columns.fill(black_box(_mm512_setzero_si512()));
+    columns.fill(black_box(splat(columns[0], 0)));
 }
 
 /// Adds all products of the first R digits with themselves and, twice, with the digits above each.
@@ -57,11 +54,10 @@ fn clear(columns: &mut [__m512i]) {
 /// The first column has weight `digits[0]`².
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn add_square_rows<const R: usize>(columns: &mut [__m512i], digits: &[__m512i]) {
-    let (rows, above): (&[__m512i; R], _) =
-        digits.split_first_chunk().expect("a digit for each row");
+fn add_square_rows<V: Multiply32, const R: usize>(columns: &mut [V], digits: &[V]) {
+    let (rows, above): (&[V; R], _) = digits.split_first_chunk().expect("a digit for each row");
     let mut doubled = *rows;
-    unrolled!(K < R => { doubled[K] = _mm512_add_epi64(rows[K], rows[K]); });
+    unrolled!(K < R => { doubled[K] = rows[K].add(rows[K]); });
 
     let triangle = &mut columns[..2 * R];
     unrolled!(K < R => {

@@ -1,11 +1,9 @@
 //! Montgomery reduction of a product's columns, four rows at a time.
 
-use super::rows::{close, multiply_add, multiply_low, open, slide, step, unrolled, with_remainder};
+use super::rows::{close, multiply_add, open, slide, step, unrolled, with_remainder};
 use super::{DIGIT_BITS, DIGIT_MASK};
-use std::arch::x86_64::{
-    __m512i, _mm512_add_epi64, _mm512_and_si512, _mm512_set1_epi64, _mm512_setzero_si512,
-    _mm512_srli_epi64,
-};
+use crate::digits::splat;
+use crate::vector::Multiply32;
 
 /// Rows in a block. The quotient digits of a block form one chain of dependent instructions of some
 /// 14 cycles each; a chain of four is short enough to run while the previous block is still being
@@ -17,16 +15,16 @@ const ROWS: usize = 4;
 /// lower half is left undefined.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn reduce<const N: usize>(product: &mut [__m512i], modulus: &[__m512i; N], k0: __m512i) {
+pub(super) fn reduce<V: Multiply32, const N: usize>(product: &mut [V], modulus: &[V; N], k0: V) {
     const { assert!(N >= 3 * ROWS) };
     with_remainder!(N % ROWS, R => {
-        let quotient = quotient_digits::<R>(product, modulus, k0);
+        let quotient = quotient_digits::<V, R>(product, modulus, k0);
         let mut window = open_above_quotient(product, modulus, &quotient);
         slide!(R, &mut product[R..], window, quotient, modulus[R..]);
         close(&mut product[N..], &window);
     });
 
-    let mut quotient = quotient_digits::<ROWS>(&mut product[N % ROWS..], modulus, k0);
+    let mut quotient = quotient_digits::<V, ROWS>(&mut product[N % ROWS..], modulus, k0);
     for block in (N % ROWS..N - ROWS).step_by(ROWS) {
         let columns = &mut product[block..block + N + ROWS];
         let mut window = open_above_quotient(columns, modulus, &quotient);
@@ -37,7 +35,7 @@ pub(super) fn reduce<const N: usize>(product: &mut [__m512i], modulus: &[__m512i
             step!(ROWS, columns[J..], window, quotient, modulus[ROWS + J]);
         });
         columns[ROWS] = window[0];
-        let next = quotient_digits::<ROWS>(columns, modulus, k0);
+        let next = quotient_digits::<V, ROWS>(columns, modulus, k0);
         window[0] = columns[ROWS];
         slide!(
             ROWS,
@@ -65,28 +63,28 @@ pub(super) fn reduce<const N: usize>(product: &mut [__m512i], modulus: &[__m512i
 /// above.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn quotient_digits<const R: usize>(
-    columns: &mut [__m512i],
-    modulus: &[__m512i],
-    k0: __m512i,
-) -> [__m512i; R] {
+fn quotient_digits<V: Multiply32, const R: usize>(
+    columns: &mut [V],
+    modulus: &[V],
+    k0: V,
+) -> [V; R] {
     let columns = &mut columns[..R + 1];
-    let modulus: &[__m512i; R] = modulus.first_chunk().expect("more digits than rows");
-    let mask = _mm512_set1_epi64(DIGIT_MASK);
-    let mut quotient = [_mm512_setzero_si512(); R];
-    let mut carry = _mm512_setzero_si512();
+    let modulus: &[V; R] = modulus.first_chunk().expect("more digits than rows");
+    let mask = splat(k0, DIGIT_MASK);
+    let mut quotient = [splat(k0, 0); R];
+    let mut carry = splat(k0, 0);
     unrolled!(K < R => {
         let mut column = columns[K];
         unrolled!(J < K => {
             column = multiply_add(column, quotient[J], modulus[K - J]);
         });
         // Added last: it is the last to be known.
-        column = _mm512_add_epi64(column, carry);
-        quotient[K] = _mm512_and_si512(multiply_low(column, k0), mask);
+        column = column.add(carry);
+        quotient[K] = column.multiply_low(k0).and(mask);
         column = multiply_add(column, quotient[K], modulus[0]);
-        carry = _mm512_srli_epi64::<DIGIT_BITS>(column);
+        carry = column.shift_right(DIGIT_BITS);
     });
-    columns[R] = _mm512_add_epi64(columns[R], carry);
+    columns[R] = columns[R].add(carry);
     quotient
 }
 
@@ -94,13 +92,13 @@ fn quotient_digits<const R: usize>(
 /// of these digits and the lowest R digits of the modulus that fall into it.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn open_above_quotient<const R: usize>(
-    columns: &[__m512i],
-    modulus: &[__m512i],
-    quotient: &[__m512i; R],
-) -> [__m512i; R] {
-    let modulus: &[__m512i; R] = modulus.first_chunk().expect("more digits than rows");
-    let mut window = open::<R>(&columns[R..]);
+fn open_above_quotient<V: Multiply32, const R: usize>(
+    columns: &[V],
+    modulus: &[V],
+    quotient: &[V; R],
+) -> [V; R] {
+    let modulus: &[V; R] = modulus.first_chunk().expect("more digits than rows");
+    let mut window = open::<V, R>(&columns[R..]);
     unrolled!(K < R - 1 => {
         unrolled!(J < R - 1 - K => {
             window[K] = multiply_add(window[K], quotient[K + 1 + J], modulus[R - 1 - J]);

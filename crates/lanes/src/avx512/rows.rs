@@ -9,8 +9,7 @@
 //! registers. LLVM neither unrolls loops of this size nor inlines functions of this size, hence
 //! macros.
 
-use std::arch::asm;
-use std::arch::x86_64::{__m512i, _mm512_add_epi64, _mm512_setzero_si512};
+use crate::vector::Multiply32;
 
 /// Repeats a block with the constant `$index` = 0, 1, ... below `$limit`, which is at most 8.
 macro_rules! unrolled {
@@ -49,7 +48,7 @@ macro_rules! with_remainder {
 /// incomplete one on.
 macro_rules! step {
     ($R:ident, $columns:expr, $window:ident, $rows:ident, $digit:expr) => {{
-        let columns: &mut [__m512i; $R] = $columns.first_chunk_mut().expect("a column for each row");
+        let columns: &mut [_; $R] = $columns.first_chunk_mut().expect("a column for each row");
         let digit = $digit;
         $window[$R - 1] = columns[$R - 1];
         columns[0] = multiply_add($window[0], $rows[0], digit);
@@ -63,7 +62,7 @@ macro_rules! step {
 /// window.
 macro_rules! slide {
     ($R:ident, $columns:expr, $window:ident, $rows:ident, $digits:expr) => {{
-        let mut columns: &mut [__m512i] = $columns;
+        let mut columns: &mut [_] = $columns;
         let (chunks, rest) = $digits.as_chunks::<8>();
         for chunk in chunks {
             let touched = &mut columns[..$R + 7];
@@ -81,41 +80,20 @@ macro_rules! slide {
 
 pub(super) use {slide, step, unrolled, with_remainder};
 
-/// a·b for the low 32 bits of each 64-bit lane.
-///
-/// Not `_mm512_mul_epu32`: LLVM defines it as a 64-bit multiplication of masked operands, hoists
-/// the masks out of a loop, and then no longer sees that one instruction will do.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn multiply_low(a: __m512i, b: __m512i) -> __m512i {
-    let product: __m512i;
-    // SAFETY: the instruction belongs to AVX-512F, which this function enables; it reads two
-    // registers and writes one, and touches neither memory nor flags.
-    unsafe {
-        asm!(
-            "vpmuludq {product}, {a}, {b}",
-            product = lateout(zmm_reg) product,
-            a = in(zmm_reg) a,
-            b = in(zmm_reg) b,
-            options(pure, nomem, nostack, preserves_flags),
-        );
-    }
-    product
-}
-
 /// `sum` plus a·b for the low 32 bits of each 64-bit lane of `a` and `b`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn multiply_add(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
-    _mm512_add_epi64(sum, multiply_low(a, b))
+pub(super) fn multiply_add<V: Multiply32>(sum: V, a: V, b: V) -> V {
+    sum.add(a.multiply_low(b))
 }
 
 /// The window of a block of R rows whose lowest column is `columns[0]`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn open<const R: usize>(columns: &[__m512i]) -> [__m512i; R] {
+pub(super) fn open<V: Multiply32, const R: usize>(columns: &[V]) -> [V; R] {
     let columns = &columns[..R - 1];
-    let mut window = [_mm512_setzero_si512(); R];
+    // SAFETY: callers have vectors of this type.
+    let mut window = [unsafe { V::splat(0) }; R];
     unrolled!(K < R - 1 => { window[K] = columns[K]; });
     window
 }
@@ -123,7 +101,7 @@ pub(super) fn open<const R: usize>(columns: &[__m512i]) -> [__m512i; R] {
 /// Stores the incomplete columns of a window, the lowest to `columns[0]`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn close<const R: usize>(columns: &mut [__m512i], window: &[__m512i; R]) {
+pub(super) fn close<V: Multiply32, const R: usize>(columns: &mut [V], window: &[V; R]) {
     let columns = &mut columns[..R - 1];
     unrolled!(K < R - 1 => { columns[K] = window[K]; });
 }
@@ -132,13 +110,9 @@ pub(super) fn close<const R: usize>(columns: &mut [__m512i], window: &[__m512i; 
 /// weight of `rows[0]`·`digits[0]`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn add<const R: usize>(
-    columns: &mut [__m512i],
-    rows: &[__m512i; R],
-    digits: &[__m512i],
-) {
+pub(super) fn add<V: Multiply32, const R: usize>(columns: &mut [V], rows: &[V; R], digits: &[V]) {
     let columns = &mut columns[..digits.len() + R - 1];
-    let mut window = open::<R>(columns);
+    let mut window = open::<V, R>(columns);
     slide!(R, columns, window, rows, digits);
     close(&mut columns[digits.len()..], &window);
 }

@@ -1,8 +1,14 @@
 use super::{DIGIT_BITS, multiply, square};
+use crate::vector::{Vector, Zmm};
 use num_bigint::BigUint;
-use std::arch::x86_64::{__m512i, _mm512_set1_epi64};
 
 const LANES: usize = 8;
+
+#[target_feature(enable = "avx512f")]
+fn splat(value: u64) -> Zmm {
+    // SAFETY: the CPU has AVX-512F, else this function must not be called.
+    unsafe { Zmm::splat(value) }
+}
 
 /// One value for each lane.
 type Values = [BigUint; LANES];
@@ -54,7 +60,7 @@ fn negated_inverse(n: &BigUint, bits: usize) -> BigUint {
 }
 
 /// [`negated_inverse`] modulo 2^28 in each lane.
-fn k0_of(n: &Values) -> __m512i {
+fn k0_of(n: &Values) -> Zmm {
     let k0 = std::array::from_fn(|lane| negated_inverse(&n[lane], DIGIT_BITS as usize));
     let [k0] = digits_of(&k0);
     k0
@@ -68,7 +74,7 @@ fn reference<const N: usize>(a: &BigUint, b: &BigUint, n: &BigUint) -> BigUint {
     (product + m * n) / r
 }
 
-fn digits_of<const N: usize>(values: &Values) -> [__m512i; N] {
+fn digits_of<const N: usize>(values: &Values) -> [Zmm; N] {
     let mut lanes = [[0u64; LANES]; N];
     for (lane, value) in values.iter().enumerate() {
         for (i, digit) in lanes.iter_mut().enumerate() {
@@ -82,13 +88,13 @@ fn digits_of<const N: usize>(values: &Values) -> [__m512i; N] {
         }
     }
     // SAFETY: both are eight 64-bit integers, for which all bit patterns are valid.
-    lanes.map(|digit| unsafe { std::mem::transmute::<[u64; LANES], __m512i>(digit) })
+    lanes.map(|digit| unsafe { std::mem::transmute::<[u64; LANES], Zmm>(digit) })
 }
 
 /// The values of the lanes, after a check that all digits but the top one are normalised.
-fn values_of<const N: usize>(digits: &[__m512i; N]) -> Values {
+fn values_of<const N: usize>(digits: &[Zmm; N]) -> Values {
     // SAFETY: both are eight 64-bit integers, for which all bit patterns are valid.
-    let lanes = digits.map(|digit| unsafe { std::mem::transmute::<__m512i, [u64; LANES]>(digit) });
+    let lanes = digits.map(|digit| unsafe { std::mem::transmute::<Zmm, [u64; LANES]>(digit) });
     std::array::from_fn(|lane| {
         let mut value = BigUint::ZERO;
         for (i, digit) in lanes.iter().enumerate() {
@@ -107,7 +113,7 @@ fn values_of<const N: usize>(digits: &[__m512i; N]) -> Values {
 fn check<const N: usize>(a: &Values, b: &Values, n: &Values) {
     let k0 = k0_of(n);
     let (a_digits, b_digits, n_digits) = (digits_of::<N>(a), digits_of(b), digits_of(n));
-    let garbage = _mm512_set1_epi64(-1);
+    let garbage = splat(u64::MAX);
     let mut scratch = vec![garbage; 2 * N + 8];
 
     let mut out = [garbage; N];
@@ -251,7 +257,7 @@ fn chains_of_operations_stay_within_their_bound() {
         let n_digits = digits_of::<N>(&n);
         let start: Values = std::array::from_fn(|lane| &n[lane] * 2u8 - 1u8 - lane as u32);
         let base = digits_of::<N>(&start);
-        let mut scratch = vec![_mm512_set1_epi64(0); 2 * N];
+        let mut scratch = vec![splat(0); 2 * N];
         let mut value = base;
         let mut next = base;
         for _ in 0..20 {
@@ -280,7 +286,7 @@ fn chains_of_operations_stay_within_their_bound() {
 fn short_scratch_panics() {
     #[target_feature(enable = "avx512f")]
     fn multiply_with_short_scratch() {
-        let zero = _mm512_set1_epi64(0);
+        let zero = splat(0);
         let operand = [zero; 37];
         let mut scratch = [zero; 73];
         multiply(

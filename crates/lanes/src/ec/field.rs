@@ -336,7 +336,26 @@ impl<V: Vector, const N: usize> Sum<V, N> {
     /// Reduces the sum: see [`Modulus::tighten`].
     #[inline(always)]
     pub(super) fn tighten<M: Modulus<N>>(self) -> Self {
-        M::tighten(self)
+        if V::IS_BOUNDS {
+            V::state_multiples(&self.0, &M::DIGITS, 0.0, 16.0);
+        }
+        M::tighten(self).below::<M>(1.01)
+    }
+
+    /// States that the sum is not negative and below `multiple` times the modulus, in fields that
+    /// tighten.
+    #[inline(always)]
+    pub(super) fn below<M: Modulus<N>>(self, multiple: f64) -> Self {
+        self.between::<M>(0.0, multiple)
+    }
+
+    /// States that the sum is between these multiples of the modulus, in fields that tighten.
+    #[inline(always)]
+    pub(super) fn between<M: Modulus<N>>(self, low: f64, high: f64) -> Self {
+        if V::IS_BOUNDS && M::TIGHT < 16 {
+            V::state_multiples(&self.0, &M::DIGITS, low, high);
+        }
+        self
     }
 
     /// The columns.
@@ -361,6 +380,15 @@ impl<V: Vector, const N: usize> Sum<V, N> {
 }
 
 impl<V: Vector, const N: usize> Factor<V, N> {
+    /// States that the integer is below `multiple` times the modulus, in fields that tighten.
+    #[inline(always)]
+    pub(super) fn below<M: Modulus<N>>(self, multiple: f64) -> Self {
+        if V::IS_BOUNDS {
+            self.element().below::<M>(multiple);
+        }
+        self
+    }
+
     /// The same integer without the bits above the digits.
     #[inline(always)]
     pub(super) fn element(mut self) -> Element<V, N> {
@@ -378,6 +406,15 @@ impl<V: Vector, const N: usize> Element<V, N> {
         let mut element = [witness; N];
         unroll!(I below N, { element[I] = splat(witness, digits[I]) });
         Element(element)
+    }
+
+    /// States that the integer is below `multiple` times the modulus, in fields that tighten.
+    #[inline(always)]
+    pub(super) fn below<M: Modulus<N>>(self, multiple: f64) -> Self {
+        if V::IS_BOUNDS {
+            self.sum().below::<M>(multiple);
+        }
+        self
     }
 
     /// The same integer.
@@ -409,10 +446,11 @@ impl<V: Arithmetic, const N: usize> Element<V, N> {
             digits[0] = 1;
             Element::splat(self.0[0], &digits)
         };
-        // Below 1.01 times the modulus.
-        multiply::<M, V, N>(&self, &one)
-            .element()
-            .subtract_if_not_below(&M::DIGITS)
+        let integer = multiply::<M, V, N>(&self, &one).element();
+        if V::IS_BOUNDS {
+            V::state_multiples(&integer.0, &M::DIGITS, 0.0, 1.01);
+        }
+        integer.subtract_if_not_below(&M::DIGITS)
     }
 }
 

@@ -173,8 +173,10 @@ pub(super) unsafe fn invert_scalars<C, V, const L: usize, const N: usize>(
     let mut scalar = to_montgomery_form::<C::Order, V, N>(scalars).as_factor();
     let mut inverse = V::invert::<C::Order, N>(&scalar);
     let power = Element::splat(inverse.0[0], power);
-    // Below 2.2 n.
     let quotient = multiply::<C::Order, V, N>(&inverse, &power).element();
+    if V::IS_BOUNDS {
+        V::state_multiples(&quotient.0, &C::Order::DIGITS, 0.0, 2.2);
+    }
     *scalars = quotient
         .subtract_if_not_below(&C::Order::DIGITS)
         .subtract_if_not_below(&C::Order::DIGITS)
@@ -331,3 +333,6 @@ impl<const N: usize> Points<N> {
         }
     }
 }
+
+#[cfg(test)]
+mod bounds;

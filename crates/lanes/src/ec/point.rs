@@ -9,8 +9,9 @@
 //! # Bounds
 //!
 //! Bounds are in multiples of p, for P-256, where R is 16; P-384 has room for far more. X is below
-//! 1.1 or, if its field does not tighten, below [`Modulus::TIGHT`]; Y and Z are below 4. A comment
-//! after a line is an upper bound of its result unless it says otherwise.
+//! 1.1 or, if its field does not tighten, below [`Modulus::TIGHT`]; Y and Z are below 4. The
+//! formulas state bounds with `below` and `between`, which do nothing but in the tests that prove
+//! them.
 
 use super::arithmetic::Arithmetic;
 use super::curve::Parameters;
@@ -133,14 +134,20 @@ impl<V: Arithmetic, const N: usize> Point<V, N> {
     /// The same point with Z multiplied by `factor`, which is below 8.
     #[inline(always)]
     pub(super) fn scale<M: Modulus<N>>(&self, factor: &Factor<V, N>) -> Self {
-        let square = square::<M, V, N>(factor).factor(); // 5
-        let cube = multiply::<M, V, N>(factor, &square).factor(); // 3.5
+        let square = square::<M, V, N>(factor).factor().below::<M>(5.0);
+        let cube = multiply::<M, V, N>(factor, &square)
+            .factor()
+            .below::<M>(3.5);
         Point {
             x: multiply::<M, V, N>(&self.x, &square)
                 .tighten::<M>()
                 .element(),
-            y: multiply::<M, V, N>(&self.y, &cube).element(), // 1.9
-            z: multiply::<M, V, N>(&self.z, factor).factor(), // 3
+            y: multiply::<M, V, N>(&self.y, &cube)
+                .element()
+                .below::<M>(1.9),
+            z: multiply::<M, V, N>(&self.z, factor)
+                .factor()
+                .below::<M>(3.0),
         }
     }
 
@@ -178,28 +185,48 @@ pub(super) mod formulas {
     pub(in crate::ec) fn double<M: Modulus<N>, V: Arithmetic, const N: usize>(
         point: &mut Point<V, N>,
     ) {
-        let delta = square::<M, V, N>(&point.z).element(); // 2
-        let gamma = square::<M, V, N>(&point.y).factor(); // 2
+        let delta = square::<M, V, N>(&point.z).element().below::<M>(2.0);
+        let gamma = square::<M, V, N>(&point.y).factor().below::<M>(2.0);
         let alpha = multiply::<M, V, N>(
-            &point.x.sum().minus(&delta).plus_modulus::<M>(2).factor(), // 3.1
-            &point.x.sum().plus(&delta).factor(),                       // 3.1
+            &point
+                .x
+                .sum()
+                .minus(&delta)
+                .plus_modulus::<M>(2)
+                .factor()
+                .below::<M>(3.1),
+            &point.x.sum().plus(&delta).factor().below::<M>(3.1),
         )
-        .thrice() // 4.9
+        .thrice()
+        .below::<M>(4.9)
         .tighten::<M>()
         .factor();
         let beta4 = multiply::<M, V, N>(&point.x, &gamma)
             .twice()
             .twice()
-            .element(); // 4.6
-        let z = multiply::<M, V, N>(&point.y, &point.z).twice().factor(); // 4
-        let x = square::<M, V, N>(&alpha) // 1.1
-            .minus_shifted(&beta4, 1) // more than -9.2
+            .element()
+            .below::<M>(4.6);
+        let z = multiply::<M, V, N>(&point.y, &point.z)
+            .twice()
+            .factor()
+            .below::<M>(4.0);
+        let x = square::<M, V, N>(&alpha)
+            .below::<M>(1.1)
+            .minus_shifted(&beta4, 1)
+            .between::<M>(-9.2, 1.1)
             .plus_modulus::<M>(10)
             .tighten::<M>()
             .element();
-        let difference = beta4.sum().minus(&x).plus_modulus::<M>(M::TIGHT).factor(); // 6.6
-        let y = product_less_squares::<M, V, N>(&alpha, &difference, &gamma) // more than -2
-            .plus_modulus::<M>(2) // 3.5
+        let difference = beta4
+            .sum()
+            .minus(&x)
+            .plus_modulus::<M>(M::TIGHT)
+            .factor()
+            .below::<M>(6.6);
+        let y = product_less_squares::<M, V, N>(&alpha, &difference, &gamma)
+            .between::<M>(-2.0, 1.5)
+            .plus_modulus::<M>(2)
+            .below::<M>(3.5)
             .element();
         *point = Point { x, y, z };
     }
@@ -212,35 +239,55 @@ pub(super) mod formulas {
         other: &Point<V, N>,
         negative: V::Mask,
     ) -> Factor<V, N> {
-        let zz1 = square::<M, V, N>(&point.z).factor(); // 2
-        let zz2 = square::<M, V, N>(&other.z).factor(); // 2
-        let zzz1 = multiply::<M, V, N>(&point.z, &zz1).factor(); // 1.5
-        let zzz2 = multiply::<M, V, N>(&other.z, &zz2).factor(); // 1.5
-        let u1 = multiply::<M, V, N>(&point.x, &zz2).element(); // 1.2
-        let h = multiply::<M, V, N>(&other.x, &zz1) // 1.2
+        let zz1 = square::<M, V, N>(&point.z).factor().below::<M>(2.0);
+        let zz2 = square::<M, V, N>(&other.z).factor().below::<M>(2.0);
+        let zzz1 = multiply::<M, V, N>(&point.z, &zz1).factor().below::<M>(1.5);
+        let zzz2 = multiply::<M, V, N>(&other.z, &zz2).factor().below::<M>(1.5);
+        let u1 = multiply::<M, V, N>(&point.x, &zz2)
+            .element()
+            .below::<M>(1.2);
+        let h = multiply::<M, V, N>(&other.x, &zz1)
+            .below::<M>(1.2)
             .minus(&u1)
-            .plus_modulus::<M>(2) // 3.2
+            .plus_modulus::<M>(2)
+            .below::<M>(3.2)
             .factor();
-        let s1 = multiply::<M, V, N>(&point.y, &zzz2).element(); // 1.4
-        let r = multiply::<M, V, N>(&other.y, &zzz1) // 1.4
+        let s1 = multiply::<M, V, N>(&point.y, &zzz2)
+            .element()
+            .below::<M>(1.4);
+        let r = multiply::<M, V, N>(&other.y, &zzz1)
+            .below::<M>(1.4)
             .negate_where(negative)
-            .minus(&s1) // more than -2.8
-            .plus_modulus::<M>(3) // 4.4
+            .minus(&s1)
+            .between::<M>(-2.8, 1.4)
+            .plus_modulus::<M>(3)
+            .below::<M>(4.4)
             .factor();
-        let hh = square::<M, V, N>(&h).factor(); // 1.7
-        let zz = multiply::<M, V, N>(&point.z, &other.z).factor(); // 2
-        let hhh = multiply::<M, V, N>(&h, &hh).element(); // 1.4
-        let v = multiply::<M, V, N>(&u1, &hh).element(); // 1.2
-        let x = square::<M, V, N>(&r) // 2.3
+        let hh = square::<M, V, N>(&h).factor().below::<M>(1.7);
+        let zz = multiply::<M, V, N>(&point.z, &other.z)
+            .factor()
+            .below::<M>(2.0);
+        let hhh = multiply::<M, V, N>(&h, &hh).element().below::<M>(1.4);
+        let v = multiply::<M, V, N>(&u1, &hh).element().below::<M>(1.2);
+        let x = square::<M, V, N>(&r)
+            .below::<M>(2.3)
             .minus(&hhh)
-            .minus_shifted(&v, 1) // more than -3.8
+            .minus_shifted(&v, 1)
+            .between::<M>(-3.8, 2.3)
             .plus_modulus::<M>(4)
             .tighten::<M>()
             .element();
-        let z = multiply::<M, V, N>(&zz, &h).factor(); // 1.4
-        let difference = v.sum().minus(&x).plus_modulus::<M>(M::TIGHT).factor(); // 3.2
-        let y = difference_of_products::<M, V, N>(&r, &difference, &s1, &hhh) // -0.2 to 1.9
-            .plus_modulus::<M>(1) // 2.9
+        let z = multiply::<M, V, N>(&zz, &h).factor().below::<M>(1.4);
+        let difference = v
+            .sum()
+            .minus(&x)
+            .plus_modulus::<M>(M::TIGHT)
+            .factor()
+            .below::<M>(3.2);
+        let y = difference_of_products::<M, V, N>(&r, &difference, &s1, &hhh)
+            .between::<M>(-0.2, 1.9)
+            .plus_modulus::<M>(1)
+            .below::<M>(2.9)
             .element();
         *point = Point { x, y, z };
         h
@@ -253,30 +300,47 @@ pub(super) mod formulas {
         other: &AffinePoint<V, N>,
         negative: V::Mask,
     ) {
-        let zz = square::<M, V, N>(&point.z).factor(); // 2
-        let yz = multiply::<M, V, N>(&other.y, &point.z).factor(); // 1.5
-        let h = multiply::<M, V, N>(&other.x, &zz) // 1.2
+        let zz = square::<M, V, N>(&point.z).factor().below::<M>(2.0);
+        let yz = multiply::<M, V, N>(&other.y, &point.z)
+            .factor()
+            .below::<M>(1.5);
+        let h = multiply::<M, V, N>(&other.x, &zz)
+            .below::<M>(1.2)
             .minus(&point.x)
-            .plus_modulus::<M>(M::TIGHT) // 3.2
+            .plus_modulus::<M>(M::TIGHT)
+            .below::<M>(3.2)
             .factor();
-        let r = multiply::<M, V, N>(&yz, &zz) // 1.2
+        let r = multiply::<M, V, N>(&yz, &zz)
+            .below::<M>(1.2)
             .negate_where(negative)
-            .minus(&point.y) // more than -5.2
-            .plus_modulus::<M>(6) // 7.2
+            .minus(&point.y)
+            .between::<M>(-5.2, 1.2)
+            .plus_modulus::<M>(6)
+            .below::<M>(7.2)
             .factor();
-        let hh = square::<M, V, N>(&h).factor(); // 1.7
-        let z = multiply::<M, V, N>(&point.z, &h).factor(); // 1.8
-        let hhh = multiply::<M, V, N>(&h, &hh).element(); // 1.4
-        let v = multiply::<M, V, N>(&point.x, &hh).element(); // 1.2
-        let x = square::<M, V, N>(&r) // 4.3
+        let hh = square::<M, V, N>(&h).factor().below::<M>(1.7);
+        let z = multiply::<M, V, N>(&point.z, &h).factor().below::<M>(1.8);
+        let hhh = multiply::<M, V, N>(&h, &hh).element().below::<M>(1.4);
+        let v = multiply::<M, V, N>(&point.x, &hh).element().below::<M>(1.2);
+        let x = square::<M, V, N>(&r)
+            .below::<M>(4.3)
             .minus(&hhh)
-            .minus_shifted(&v, 1) // more than -3.8
-            .plus_modulus::<M>(4) // 8.3
+            .minus_shifted(&v, 1)
+            .between::<M>(-3.8, 4.3)
+            .plus_modulus::<M>(4)
+            .below::<M>(8.3)
             .tighten::<M>()
             .element();
-        let difference = v.sum().minus(&x).plus_modulus::<M>(M::TIGHT).factor(); // 3.2
-        let y = difference_of_products::<M, V, N>(&r, &difference, &point.y, &hhh) // -0.4 to 2.5
-            .plus_modulus::<M>(1) // 3.5
+        let difference = v
+            .sum()
+            .minus(&x)
+            .plus_modulus::<M>(M::TIGHT)
+            .factor()
+            .below::<M>(3.2);
+        let y = difference_of_products::<M, V, N>(&r, &difference, &point.y, &hhh)
+            .between::<M>(-0.4, 2.5)
+            .plus_modulus::<M>(1)
+            .below::<M>(3.5)
             .element();
         *point = Point { x, y, z };
     }
@@ -293,29 +357,50 @@ pub(super) mod formulas {
             .sum()
             .minus(&other.x)
             .plus_modulus::<M>(M::TIGHT)
-            .factor(); // 3.1
-        let g = point.y.sum().minus(&other.y).plus_modulus::<M>(4).factor(); // 8
-        let hh = square::<M, V, N>(&h).factor(); // 1.7
-        let z = multiply::<M, V, N>(&point.z, &h).factor(); // 1.8
+            .factor()
+            .below::<M>(3.1);
+        let g = point
+            .y
+            .sum()
+            .minus(&other.y)
+            .plus_modulus::<M>(4)
+            .factor()
+            .below::<M>(8.0);
+        let hh = square::<M, V, N>(&h).factor().below::<M>(1.7);
+        let z = multiply::<M, V, N>(&point.z, &h).factor().below::<M>(1.8);
         let w1 = multiply::<M, V, N>(&point.x, &hh).tighten::<M>().element();
-        let w2 = multiply::<M, V, N>(&other.x, &hh).element(); // 1.2
-        let x = square::<M, V, N>(&g) // 5
+        let w2 = multiply::<M, V, N>(&other.x, &hh).element().below::<M>(1.2);
+        let x = square::<M, V, N>(&g)
+            .below::<M>(5.0)
             .minus(&w1)
-            .minus(&w2) // more than -2.3
-            .plus_modulus::<M>(3) // 8
+            .minus(&w2)
+            .between::<M>(-2.3, 5.0)
+            .plus_modulus::<M>(3)
+            .below::<M>(8.0)
             .tighten::<M>()
             .element();
         let scaled_y = multiply::<M, V, N>(
             &point.y,
-            &w1.sum().minus(&w2).plus_modulus::<M>(2).factor(), // 3.1
+            &w1.sum()
+                .minus(&w2)
+                .plus_modulus::<M>(2)
+                .factor()
+                .below::<M>(3.1),
         )
-        .element(); // 1.8
+        .element()
+        .below::<M>(1.8);
         let y = multiply::<M, V, N>(
             &g,
-            &w1.sum().minus(&x).plus_modulus::<M>(M::TIGHT).factor(), // 3.1
-        ) // 2.6
+            &w1.sum()
+                .minus(&x)
+                .plus_modulus::<M>(M::TIGHT)
+                .factor()
+                .below::<M>(3.1),
+        )
+        .below::<M>(2.6)
         .minus(&scaled_y)
-        .plus_modulus::<M>(2) // 4.6
+        .plus_modulus::<M>(2)
+        .below::<M>(4.6)
         .tighten::<M>()
         .element();
         *other = Point { x, y, z };

@@ -173,8 +173,9 @@ impl Batch<'_, '_> {
         } else {
             memory.raise::<A>(&self.keys);
         }
-        memory.recombine::<A>(&self.keys);
-        let faults = memory.check::<A>(&self.keys);
+        memory.load_modulus(&self.keys);
+        memory.recombine::<A>();
+        let faults = memory.check::<A>(self.keys.map(|key| key.public_exponent));
         self.release::<A, N, P>(memory, faults);
     }
 
@@ -354,15 +355,18 @@ impl<V: Vector, const N: usize, const P: usize> Memory<V, N, P> {
         );
     }
 
-    /// `result` = m2 + q ((m1 - m2) qInv mod p), canonical.
     #[inline(always)]
-    fn recombine<A: Arithmetic<Vector = V>>(&mut self, keys: &[&PreparedKey; LANES]) {
+    fn load_modulus(&mut self, keys: &[&PreparedKey; LANES]) {
         self.modulus.load(keys.map(|key| &key.residue));
         for (lane, key) in keys.iter().enumerate() {
             digits::load_lane(&mut self.coefficient, lane, &key.coefficient);
             digits::load_lane(&mut self.prime2, lane, &key.prime2_montgomery);
         }
+    }
 
+    /// `result` = m2 + q ((m1 - m2) qInv mod p), canonical.
+    #[inline(always)]
+    fn recombine<A: Arithmetic<Vector = V>>(&mut self) {
         // m1 R + 2 p - m2 R: m2 R is below 2 p.
         let modulus = &self.prime.modulus;
         let difference = &mut self.power;
@@ -377,7 +381,8 @@ impl<V: Vector, const N: usize, const P: usize> Memory<V, N, P> {
         digits::normalise(&mut self.remainder1, A::DIGIT_BITS);
         digits::add(&mut self.remainder1, &modulus.digits, A::DIGIT_BITS);
         digits::add(&mut self.remainder1, &modulus.digits, A::DIGIT_BITS);
-        digits::subtract(difference, &self.remainder1, &self.spare, A::DIGIT_BITS);
+        let borrow = digits::subtract(difference, &self.remainder1, &self.spare, A::DIGIT_BITS);
+        borrow.state_below(1);
         // qInv is not in Montgomery form, so h is not either.
         let h = &mut self.spare;
         A::multiply(h, difference, &self.coefficient, modulus, &mut self.product);
@@ -407,8 +412,9 @@ impl<V: Vector, const N: usize, const P: usize> Memory<V, N, P> {
     }
 
     /// Zero in the lanes where `result` is less than the modulus and its public power is the input.
+    /// `exponents` are the public exponents.
     #[inline(always)]
-    fn check<A: Arithmetic<Vector = V>>(&mut self, keys: &[&PreparedKey; LANES]) -> [u64; LANES] {
+    fn check<A: Arithmetic<Vector = V>>(&mut self, exponents: [u64; LANES]) -> [u64; LANES] {
         let Memory {
             product,
             input,
@@ -418,7 +424,6 @@ impl<V: Vector, const N: usize, const P: usize> Memory<V, N, P> {
         let modulus = &self.modulus.modulus;
         let base = &mut self.public_base;
         let (mut power, mut spare) = (&mut self.public_power, &mut self.public_spare);
-        let exponents = keys.map(|key| key.public_exponent);
         let top = exponents.iter().fold(0, |all, e| all | e).ilog2();
 
         // From the highest bit of the longest exponent down; a bit counts in its own lane only.
@@ -514,3 +519,6 @@ impl<V: Vector, const N: usize, const P: usize> Memory<V, N, P> {
         digits::load_lane(&mut self.public_spare, 7, &[4; P]);
     }
 }
+
+#[cfg(test)]
+mod bounds;

@@ -3,11 +3,16 @@
 //! The kernels are generic over [`Vector`], so that the portable type runs exactly the code that
 //! the AVX-512 types run.
 
+#[cfg(test)]
+mod bounds;
 #[cfg(target_arch = "x86_64")]
 mod zmm;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use zmm::{IfmaVector, Zmm};
+
+#[cfg(test)]
+pub(crate) use bounds::Bounds;
 
 use crate::LANES;
 
@@ -63,6 +68,19 @@ pub(crate) unsafe trait Vector: Copy + 'static {
     /// In each lane, one of the sixteen integers of `table`: the one at the index in the low four
     /// bits of `self`. All lanes look up in the same table, and no address depends on the index.
     fn look_up(self, table: &[Self; 2]) -> Self;
+
+    /// True for the type that holds bounds. Only it checks the bounds that are stated, for all
+    /// inputs.
+    const IS_BOUNDS: bool = false;
+
+    /// States that all lanes are below `limit`.
+    #[inline(always)]
+    fn state_below(&self, _limit: u64) {}
+
+    /// States that the integer in these columns of 52 bits is between `low` and `high` times the
+    /// modulus.
+    #[inline(always)]
+    fn state_multiples(_columns: &[Self], _modulus: &[u64], _low: f64, _high: f64) {}
 }
 
 /// Multiplication of 52-bit integers, as the AVX-512 IFMA instructions do it.
@@ -72,6 +90,12 @@ pub(crate) trait MultiplyAdd52: Vector {
 
     /// Adds the high 52 bits of the 104-bit product of the low 52 bits of `a` and `b`.
     fn madd_high(&mut self, a: &Self, b: &Self);
+}
+
+/// Multiplication of 32-bit integers, as AVX-512F does it.
+pub(crate) trait Multiply32: Vector {
+    /// The product of the low 32 bits of `self` and `other`.
+    fn multiply_low(self, other: Self) -> Self;
 }
 
 /// `N` vectors in plain memory, aligned for any vector type.

@@ -1,8 +1,9 @@
 //! The vectors of AVX-512F, and of AVX-512F with IFMA.
 
+use core::arch::asm;
 use core::arch::x86_64::*;
 
-use super::{MultiplyAdd52, Vector};
+use super::{Multiply32, MultiplyAdd52, Vector};
 
 /// The vector of AVX-512F.
 #[derive(Clone, Copy)]
@@ -112,4 +113,34 @@ impl MultiplyAdd52 for IfmaVector {
         // SAFETY: as in `madd_low`.
         self.0 = unsafe { _mm512_madd52hi_epu64(self.0, a.0, b.0) };
     }
+}
+
+impl Multiply32 for Zmm {
+    #[inline(always)]
+    fn multiply_low(self, other: Self) -> Self {
+        // SAFETY: the CPU has AVX-512F, else `self` would not exist.
+        Zmm(unsafe { multiply_low(self.0, other.0) })
+    }
+}
+
+/// a·b for the low 32 bits of each 64-bit lane.
+///
+/// Not `_mm512_mul_epu32`: LLVM defines it as a 64-bit multiplication of masked operands, hoists
+/// the masks out of a loop, and then no longer sees that one instruction will do.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn multiply_low(a: __m512i, b: __m512i) -> __m512i {
+    let product: __m512i;
+    // SAFETY: the instruction belongs to AVX-512F, which this function enables; it reads two
+    // registers and writes one, and touches neither memory nor flags.
+    unsafe {
+        asm!(
+            "vpmuludq {product}, {a}, {b}",
+            product = lateout(zmm_reg) product,
+            a = in(zmm_reg) a,
+            b = in(zmm_reg) b,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    product
 }

@@ -122,12 +122,14 @@ impl<V: MultiplyAdd52> Sum<V> {
     pub(super) fn carry(self) -> Factor<V> {
         let [mut a, mut b, mut c, mut d, mut e] = self.0;
         let excess = e.shift_right(LAST_BITS);
+        excess.state_below((1 << DIGIT_BITS) / FOLD_255);
         a.madd_low(&excess, &constant(&a, FOLD_255));
         e = e.and(constant(&a, LAST));
         b = b.add(a.shift_right(DIGIT_BITS));
         c = c.add(b.shift_right(DIGIT_BITS));
         d = d.add(c.shift_right(DIGIT_BITS));
         e = e.add(d.shift_right(DIGIT_BITS));
+        e.state_below((1 << LAST_BITS) + (1 << 12));
         Factor([a, b, c, d, e])
     }
 
@@ -137,9 +139,10 @@ impl<V: MultiplyAdd52> Sum<V> {
         let Sum([mut a, mut b, mut c, mut d, mut e]) = self;
         let [fa, fb, fc, fd, fe] = &factor.0;
         let multiplier = &constant(&a, multiplier);
-        // Below 2^16: its multiple by 608 has no high half.
+        // Its multiple by 608 has no high half.
         let mut excess = constant(&a, 0);
         excess.madd_high(fe, multiplier);
+        excess.state_below(1 << 16);
         a.madd_low(fa, multiplier);
         b.madd_low(fb, multiplier);
         c.madd_low(fc, multiplier);
@@ -288,6 +291,7 @@ fn fold<V: MultiplyAdd52>(columns: [V; 10]) -> Sum<V> {
     h = h.add(g.shift_right(DIGIT_BITS));
     i = i.add(h.shift_right(DIGIT_BITS));
     j = j.add(i.shift_right(DIGIT_BITS));
+    j.state_below((1 << DIGIT_BITS) / FOLD_260);
     a.madd_low(&f, multiplier);
     b.madd_low(&g, multiplier);
     c.madd_low(&h, multiplier);
@@ -327,12 +331,16 @@ impl<V: MultiplyAdd52> Multiplier<V> {
             add_row::<V, 0>(&mut columns, digit, row);
         }
         let [mut a, mut b, c, d, e, f, ..] = columns;
+        f.state_below(1 << 50);
         let multiplier = &constant(&a, FOLD_260);
         a.madd_low(&f, multiplier);
         b.madd_high(&f, multiplier);
         Sum([a, b, c, d, e])
     }
 }
+
+#[cfg(test)]
+mod bounds;
 
 #[cfg(test)]
 mod tests {

@@ -228,3 +228,34 @@ impl<V: MultiplyAdd52> Point<V> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vector::{Bounds, Vector};
+
+    #[test]
+    fn no_column_overflows_for_any_scalar() {
+        let mut batch = Batch::default();
+        // SAFETY: bounds need no particular CPU.
+        unsafe {
+            batch
+                .words
+                .as_vectors_mut::<Bounds>()
+                .fill(Bounds::any_bits());
+            batch
+                .offset
+                .as_vectors_mut::<Bounds>()
+                .fill(Bounds::any_bits());
+        }
+        // SAFETY: as above.
+        let (_, highest) = Bounds::extremes(|| unsafe { batch.run::<Bounds>() });
+        // The largest sum is four times a product with the bias.
+        assert!(highest > 3 << 61);
+        for result in [&batch.minus, &batch.plus, &batch.z] {
+            // SAFETY: as above.
+            let [.., last] = unsafe { result.0.as_vectors::<Bounds>() };
+            last.state_below((1 << 47) + (1 << 12));
+        }
+    }
+}

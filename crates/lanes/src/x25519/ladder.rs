@@ -215,3 +215,22 @@ fn add_and_double<V: MultiplyAdd52>(
     };
     (sum.point(), doubled.point())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vector::Bounds;
+
+    #[test]
+    fn no_column_overflows_for_any_scalar_and_any_point() {
+        let digit = Bounds::new(0, (1 << 52) - 1);
+        let last = Bounds::new(0, (1 << 47) - 1);
+        let (x, z) = multiply(
+            &[Bounds::any_bits(); 4],
+            &[digit, digit, digit, digit, last],
+        );
+        for Factor([.., last]) in [x, z] {
+            assert!(last.high() < (1 << 47) + (1 << 12));
+        }
+    }
+}

@@ -5,12 +5,13 @@
 //! reload that fails there leaves the old workers serving. A worker then wipes the keys that it has
 //! inherited from the master's memory, before it serves any client.
 
+use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
 use nginx_sys::{EVP_PKEY, EVP_PKEY_free, SSL_CTX, SSL_CTX_use_PrivateKey};
-use slipstream_accelerators::engine::Connection;
 use slipstream_accelerators::engine::protocol::message::Token;
+use slipstream_accelerators::engine::{Connection, EngineUser};
 use slipstream_keys::scrub::Scrubber;
 use slipstream_offload::costs::MESSAGE_PATIENCE;
 use slipstream_openssl::held::{self, PrivateParts};
@@ -45,7 +46,7 @@ pub(crate) fn begin() {
     state().read = None;
 }
 
-/// Registers the private keys of `contexts` at the device at `path`, and puts keys with handles in
+/// Registers the private keys of `contexts` at the device at `path`, which may run as `user`, and puts keys with handles in
 /// their places.
 ///
 /// # Errors
@@ -53,7 +54,11 @@ pub(crate) fn begin() {
 ///
 /// # Safety
 /// In the master, with valid contexts, after the provider has been loaded.
-pub(crate) unsafe fn isolate(path: &Path, contexts: &[*mut SSL_CTX]) -> Result<(), String> {
+pub(crate) unsafe fn isolate(
+    path: &Path,
+    user: &EngineUser,
+    contexts: &[*mut SSL_CTX],
+) -> Result<(), String> {
     let device = path.display();
     if slipstream_openssl::keys_with_lanes() > 0 {
         // nginx 1.28 keeps keys over a reload, and with them their forms for lanes, of which
@@ -64,8 +69,11 @@ pub(crate) unsafe fn isolate(path: &Path, contexts: &[*mut SSL_CTX]) -> Result<(
                 .into(),
         );
     }
-    let connection = Connection::new(path)
-        .map_err(|error| format!("no engine at {device} to hold the keys ({error}): start it"))?;
+    let connection = Connection::new(path, user).map_err(|error| match error.kind() {
+        // It names the path and the cure.
+        io::ErrorKind::PermissionDenied => error.to_string(),
+        _ => format!("no engine at {device} to hold the keys ({error}): start it"),
+    })?;
     for &context in contexts {
         // SAFETY: by the caller's promise; the key is that of the current certificate.
         unsafe { each_private_key(context, |key| replace(&connection, context, key)) }?;
@@ -141,7 +149,7 @@ pub(crate) fn adopt() -> Option<Token> {
 /// # Safety
 /// In a worker that has just been forked, whose other threads, if another module has started any,
 /// do not unmap memory meanwhile.
-pub(crate) unsafe fn wipe() -> std::io::Result<usize> {
+pub(crate) unsafe fn wipe() -> io::Result<usize> {
     let mut state = state();
     let known = std::mem::take(&mut state.known);
     // The connections are the master's.

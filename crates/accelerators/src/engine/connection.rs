@@ -12,12 +12,13 @@ use slipstream_ring::bell::Bell;
 use slipstream_ring::memory::Memory;
 use slipstream_ring::ring::{Consumer, Producer};
 
+use super::peer::EngineUser;
 use super::protocol::layout::{CLIENT_BELL, ENGINE_BELL, Layout};
 use super::protocol::message::{Aggregation, ToClient, ToEngine, Token};
 use super::protocol::socket::{self, Packet};
 
 /// The options with which an instance is opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Its rings.
     pub layout: Layout,
@@ -27,6 +28,8 @@ pub struct Options {
     pub aggregation: Aggregation,
     /// The keys of another connection that are to be used.
     pub token: Option<Token>,
+    /// The user that the engine may run as, beside root and this process's own.
+    pub user: EngineUser,
 }
 
 /// A connection.
@@ -55,14 +58,34 @@ pub struct Instance {
 }
 
 impl Connection {
-    /// Connects to the engine that listens at `path`.
+    /// Connects to the engine that listens at `path`, if it runs as `user`, as root, or as the user
+    /// of this process: no other process is handed a key.
+    ///
+    /// # Errors
+    /// As [`socket::connect`]; [`io::ErrorKind::PermissionDenied`] with the cure if it runs as
+    /// another user.
+    pub fn new(path: &Path, user: &EngineUser) -> io::Result<Self> {
+        let connection = Self::to_anybody(path)?;
+        connection.check(path, user)?;
+        Ok(connection)
+    }
+
+    /// Connects to the process that listens at `path`, whoever it is. Send it no secret.
     ///
     /// # Errors
     /// As [`socket::connect`].
-    pub fn new(path: &Path) -> io::Result<Self> {
+    pub fn to_anybody(path: &Path) -> io::Result<Self> {
         Ok(Self {
             socket: socket::connect(path)?,
         })
+    }
+
+    /// Checks who listens at `path`, to which this is connected.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(super) fn check(&self, path: &Path, user: &EngineUser) -> io::Result<()> {
+        user.check(&self.socket, path)
     }
 
     /// Sends a message, to which [`receive`](Self::receive) will find an answer.

@@ -13,7 +13,7 @@ use slipstream_accelerators::engine::protocol::message::Aggregation;
 use slipstream_accelerators::engine::protocol::wire::{
     Content, Outcome, Response, Slot, read_response, write_content_request, write_request,
 };
-use slipstream_accelerators::engine::{self, Connection, Instance};
+use slipstream_accelerators::engine::{self, Connection, EngineUser, Instance};
 use slipstream_accelerators::lanes::Backend;
 use slipstream_engine::{Engine, Options, Status};
 use slipstream_keys::example::example_key;
@@ -79,7 +79,7 @@ impl TestEngine {
     }
 
     pub(crate) fn connect(&self) -> Connection {
-        Connection::new(&self.socket).expect("an engine that listens")
+        connect(&self.socket).expect("an engine that listens")
     }
 
     /// A client with [`client_options`].
@@ -100,6 +100,7 @@ pub(crate) fn client_options() -> engine::Options {
         weight: 1,
         aggregation: Aggregation::Fixed(1),
         token: None,
+        user: EngineUser::default(),
     }
 }
 
@@ -232,6 +233,11 @@ impl Client {
         }
         count == 1
     }
+}
+
+/// Connects to an engine of this user.
+pub(crate) fn connect(socket: &Path) -> std::io::Result<Connection> {
+    Connection::new(socket, &EngineUser::default())
 }
 
 /// Registers the published key of this size.

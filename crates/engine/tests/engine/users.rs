@@ -1,12 +1,15 @@
-//! The users that may connect.
+//! The users that may connect, and those that may be connected to.
 
 use std::io;
+use std::time::Duration;
 
-use slipstream_accelerators::engine::Connection;
 use slipstream_accelerators::engine::protocol::message::ToClient;
+use slipstream_accelerators::engine::{Connection, Device, EngineUser, Options};
+use slipstream_engine::Engine;
 use slipstream_keys::rsa::Size;
+use slipstream_offload::accelerator::{Accelerator, Health};
 
-use crate::client::{PATIENCE, TestEngine, register};
+use crate::client::{PATIENCE, TestEngine, client_options, connect, options, register};
 use crate::processes::{self, Child};
 
 /// The user of Debian that owns nothing.
@@ -45,7 +48,7 @@ fn as_nobody() {
     let Some(socket) = processes::socket() else {
         return;
     };
-    let outcome = match Connection::new(&socket) {
+    let outcome = match connect(&socket) {
         Err(error) => {
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
             "connect"
@@ -67,4 +70,66 @@ fn as_nobody() {
         },
     };
     processes::say(outcome);
+}
+
+/// An engine is not known by its path alone: whoever can write to the directory can listen there.
+#[test]
+fn a_client_hands_no_key_to_an_engine_of_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let socket = directory.path().join("engine.sock");
+    processes::make_writable(directory.path());
+    let mut impostor = Child::start("users::engine_of_nobody", &socket, Some(NOBODY));
+    assert_eq!(impostor.line(), "listening");
+
+    for stranger in ["root", "1", "slipstream-engine", "nobody-has-this-name"] {
+        let user = EngineUser::new(stranger);
+        let refused = Connection::new(&socket, &user).expect_err("another user's engine");
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        let text = refused.to_string();
+        let path = socket.display().to_string();
+        for part in [&path, "user 65534", stranger] {
+            assert!(text.contains(part), "{text}");
+        }
+        let options = Options {
+            user,
+            ..client_options()
+        };
+        let device = Device::new(socket.clone(), options, PATIENCE).expect("descriptors");
+        assert_eq!(device.health(), Health::Failed);
+        let reason = device.distrust().expect("a reason").to_string();
+        assert_eq!(reason, text);
+    }
+    for name in ["65534", "nobody"] {
+        let user = EngineUser::new(name);
+        let trusted = Connection::new(&socket, &user).expect("the engine's user");
+        register(&trusted, Size::Rsa2048);
+        let options = Options {
+            user,
+            ..client_options()
+        };
+        let device = Device::new(socket.clone(), options, PATIENCE).expect("descriptors");
+        assert_eq!(device.health(), Health::Ready);
+        assert!(device.distrust().is_none());
+    }
+    impostor.kill();
+}
+
+/// Runs in a process of its own, until it is killed.
+#[test]
+#[ignore = "a part of another test"]
+fn engine_of_nobody() {
+    let Some(socket) = processes::socket() else {
+        return;
+    };
+    let _engine = Engine::start(options(&socket)).expect("an engine");
+    let parent = rustix::process::getppid();
+    processes::say("listening");
+    // A parent that fails does not end its child.
+    while rustix::process::getppid() == parent {
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }

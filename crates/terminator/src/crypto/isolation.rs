@@ -13,7 +13,7 @@ use rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
 use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 use slipstream_accelerators::engine::protocol::message::Token;
-use slipstream_accelerators::engine::{self, Connection};
+use slipstream_accelerators::engine::{self, Connection, EngineUser};
 use slipstream_keys::rsa::Size;
 use slipstream_keys::{Handle, Key, KeyParts, Reference};
 use slipstream_offload::costs::MESSAGE_PATIENCE;
@@ -37,12 +37,16 @@ pub struct Isolation {
 }
 
 impl Isolation {
-    /// Connects to the engine that listens at `socket`.
+    /// Connects to the engine that listens at `socket` and runs as `user`, as root or as the user of
+    /// this process.
     ///
     /// # Errors
-    /// If no engine does. The error names the cure.
-    pub fn new(socket: &Path) -> io::Result<Self> {
-        let connection = Connection::new(socket).map_err(|error| {
+    /// If no engine listens there, or another user does. The error names the cure.
+    pub fn new(socket: &Path, user: &EngineUser) -> io::Result<Self> {
+        let connection = Connection::new(socket, user).map_err(|error| {
+            if error.kind() == io::ErrorKind::PermissionDenied {
+                return error;
+            }
             let socket = socket.display();
             let message = format!(
                 "no engine at {socket} to hold the private keys ({error}): start it with \"slipstream engine\""

@@ -9,7 +9,7 @@ use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{SignatureScheme, version};
 use slipstream_accelerators::engine::protocol::layout::Layout;
 use slipstream_accelerators::engine::protocol::message::{Aggregation, Token};
-use slipstream_accelerators::engine::{self, Device};
+use slipstream_accelerators::engine::{self, Device, EngineUser};
 use slipstream_engine::{Engine, Options};
 use slipstream_keys::rsa::Size;
 use slipstream_offload::accelerator::{Accelerator, Health, Moment};
@@ -57,7 +57,7 @@ impl TestEngine {
     }
 
     fn isolation(&self) -> Isolation {
-        Isolation::new(&self.socket).expect("an engine that listens")
+        Isolation::new(&self.socket, &EngineUser::default()).expect("an engine that listens")
     }
 
     /// Makes the engine the device of this thread, which may use the keys that the token is for.
@@ -71,6 +71,7 @@ impl TestEngine {
             weight: 1,
             aggregation: Aggregation::Fixed(1),
             token,
+            user: EngineUser::default(),
         };
         let path = self.socket.clone();
         let device = Device::new(path, options, HANGS).expect("descriptors");
@@ -327,7 +328,7 @@ fn what_no_engine_holds_is_refused() {
     let error = error.to_string();
     assert!(error.contains("can be isolated"), "{error}");
     let nobody = engine.socket.with_file_name("nobody.sock");
-    let error = Isolation::new(&nobody)
+    let error = Isolation::new(&nobody, &EngineUser::default())
         .expect_err("nobody listens")
         .to_string();
     assert!(

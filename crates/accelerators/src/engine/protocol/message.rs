@@ -9,6 +9,7 @@ use slipstream_keys::{Handle, KeyParts};
 use zeroize::Zeroizing;
 
 use super::layout::Layout;
+use super::packet::{Reader, Writer};
 
 /// The version of the protocol; changed with every change of messages or slots.
 pub const VERSION: u32 = 2;
@@ -135,7 +136,7 @@ impl<'a> ToEngine<'a> {
             ToEngine::Grant => writer.byte(GRANT),
             ToEngine::Status => writer.byte(STATUS),
         }
-        writer.0
+        writer.into_packet()
     }
 
     /// Reads a packet.
@@ -143,7 +144,7 @@ impl<'a> ToEngine<'a> {
     /// # Errors
     /// If it is none of these messages, or one of another version.
     pub fn read(packet: &'a [u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader(packet);
+        let mut reader = Reader::new(packet);
         let message = match reader.byte()? {
             OPEN => {
                 if reader.number()? != VERSION {
@@ -215,7 +216,7 @@ impl ToClient {
                 writer.bytes(reason.as_bytes());
             }
         }
-        writer.0
+        writer.into_packet()
     }
 
     /// Reads a packet.
@@ -223,7 +224,7 @@ impl ToClient {
     /// # Errors
     /// If it is none of these messages.
     pub fn read(packet: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader(packet);
+        let mut reader = Reader::new(packet);
         let message = match reader.byte()? {
             OPENED => ToClient::Opened,
             REGISTERED => {
@@ -241,81 +242,6 @@ impl ToClient {
         };
         reader.end()?;
         Ok(message)
-    }
-}
-
-struct Writer(Zeroizing<Vec<u8>>);
-
-impl Writer {
-    fn new() -> Self {
-        // Enough for every message, since a vector that grows leaves copies of secrets behind.
-        Self(Zeroizing::new(Vec::with_capacity(MESSAGE_BYTES)))
-    }
-
-    fn byte(&mut self, byte: u8) {
-        self.0.push(byte);
-    }
-
-    fn number(&mut self, number: u32) {
-        self.0.extend_from_slice(&number.to_le_bytes());
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        let length = u16::try_from(bytes.len()).expect("no message is that long");
-        self.0.extend_from_slice(&length.to_le_bytes());
-        self.0.extend_from_slice(bytes);
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self
-            .0
-            .split_at_checked(length)
-            .ok_or(Malformed("too short"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn byte(&mut self) -> Result<u8, Malformed> {
-        Ok(self.take(1)?[0])
-    }
-
-    fn number(&mut self) -> Result<u32, Malformed> {
-        let bytes = self.take(4)?.try_into().expect("four bytes");
-        Ok(u32::from_le_bytes(bytes))
-    }
-
-    fn layout(&mut self) -> Result<Layout, Malformed> {
-        let rings = Layout::new(self.size()?).ok_or(Malformed("a ring of that many slots"))?;
-        let (count, content_bytes) = (self.size()?, self.size()?);
-        let layout = rings.with_buffers(count, content_bytes);
-        // Each layout has one encoding only.
-        layout
-            .filter(|layout| layout.content_bytes() == content_bytes)
-            .ok_or(Malformed("buffers of that number or length"))
-    }
-
-    fn size(&mut self) -> Result<usize, Malformed> {
-        usize::try_from(self.number()?).map_err(|_| Malformed("a number of that size"))
-    }
-
-    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
-        let length = self.take(2)?.try_into().expect("two bytes");
-        self.take(usize::from(u16::from_le_bytes(length)))
-    }
-
-    fn text(&mut self) -> Result<String, Malformed> {
-        Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
-    }
-
-    fn end(&self) -> Result<(), Malformed> {
-        match self.0 {
-            [] => Ok(()),
-            _ => Err(Malformed("too long")),
-        }
     }
 }
 

@@ -6,5 +6,6 @@
 pub mod buffers;
 pub mod layout;
 pub mod message;
+mod packet;
 pub mod socket;
 pub mod wire;

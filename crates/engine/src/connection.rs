@@ -21,6 +21,8 @@ use crate::session::Session;
 pub(crate) struct Connection {
     socket: Arc<OwnedFd>,
     session: Option<Arc<Session>>,
+    /// The session is that of another connection.
+    has_joined: bool,
     instance: Option<Arc<Instance>>,
     shared: Arc<Shared>,
 }
@@ -47,6 +49,7 @@ impl Connection {
         Self {
             socket: Arc::new(socket),
             session: None,
+            has_joined: false,
             instance: None,
             shared,
         }
@@ -83,6 +86,11 @@ impl Connection {
         }
     }
 
+    /// Returns the session that ends with this connection, if there is one.
+    pub(crate) fn owned(&self) -> Option<&Arc<Session>> {
+        self.session.as_ref().filter(|_| !self.has_joined)
+    }
+
     /// Tells the client the reason why the connection is closed.
     pub(crate) fn refuse(&self, reason: &str) {
         let _ = self.send(Reply::from(ToClient::Refused(reason.to_owned())));
@@ -114,13 +122,17 @@ impl Connection {
                 };
                 self.open(terms, sessions)
             }
-            ToEngine::Register(key) => {
-                let session = self.session(sessions);
-                let handle = session.register(self.shared.backend, key)?;
+            ToEngine::Register { key, policy } => {
+                let session = self.own_session(sessions)?;
+                let handle = session.register(self.shared.backend, key, policy)?;
                 Ok(ToClient::Registered(handle).into())
             }
+            ToEngine::Revoke(handle) => {
+                self.own_session(sessions)?.revoke(handle)?;
+                Ok(ToClient::Revoked.into())
+            }
             ToEngine::Grant => {
-                let token = self.session(sessions).token()?;
+                let token = self.own_session(sessions)?.token()?;
                 Ok(ToClient::Granted(token).into())
             }
             ToEngine::Status => {
@@ -166,8 +178,20 @@ impl Connection {
             }
             Some(_) | None => {
                 self.session = Some(found);
+                self.has_joined = true;
                 Ok(())
             }
+        }
+    }
+
+    /// Returns the session that this connection owns: registering, revoking and granting are for
+    /// owners, so that a process that may use keys cannot change them, or keep them.
+    fn own_session(&mut self, sessions: &mut Sessions) -> Result<Arc<Session>, String> {
+        match self.has_joined {
+            true => {
+                Err("these keys belong to another connection, which alone may change them".into())
+            }
+            false => Ok(self.session(sessions)),
         }
     }
 

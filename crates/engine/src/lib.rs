@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use rustix::event::EventfdFlags;
 use slipstream_accelerators::lanes::Backend;
+use slipstream_offload::costs::SESSION_GRACE;
 
 pub use counters::Status;
 pub use pace::Pace;
@@ -57,6 +58,9 @@ pub struct Options {
     pub backend: Backend,
     /// The users that may connect, beside root and the engine's own.
     pub allow: Vec<u32>,
+    /// The time for which keys stay after their owner has gone, for workers that finish what they
+    /// have begun.
+    pub grace: Duration,
     /// The time for which a batch that is not full waits for requests of jobs that clients report
     /// as concurrent. `None`: as long as a batch of its kind takes.
     pub linger: Option<Duration>,
@@ -87,6 +91,9 @@ struct Shared {
 }
 
 impl Engine {
+    /// The default of [`Options::grace`].
+    pub const GRACE: Duration = SESSION_GRACE;
+
     /// Listens on the socket and starts the threads.
     ///
     /// # Errors
@@ -117,7 +124,7 @@ impl Engine {
         for (index, core) in options.cores.into_iter().enumerate() {
             engine.start_worker(index, core)?;
         }
-        let control = Control::new(listener, shared)?;
+        let control = Control::new(listener, shared, options.grace)?;
         let thread = thread::Builder::new().name("engine-control".into());
         engine.threads.push(thread.spawn(move || control.run())?);
         Ok(engine)

@@ -82,14 +82,14 @@ fn operation(
         return None;
     }
     let operation = match kind {
-        Kind::Rsa(size) => match session.find(key)? {
+        Kind::Rsa(size) => match session.find(key)?.key {
             PrivateKey::Rsa(key) if key.size() == size => Operation::Rsa {
                 key: Key::Value(key),
                 input: first,
             },
             _ => return None,
         },
-        Kind::Ecdsa(curve) => match session.find(key)? {
+        Kind::Ecdsa(curve) => match session.find(key)?.key {
             PrivateKey::Ec(key) if key.curve() == curve => Operation::Ecdsa {
                 key: Key::Value(key),
                 digest: first,

@@ -11,6 +11,7 @@ use std::sync::Mutex;
 
 use nginx_sys::{EVP_PKEY, EVP_PKEY_free, SSL_CTX, SSL_CTX_use_PrivateKey};
 use slipstream_accelerators::engine::protocol::message::Token;
+use slipstream_accelerators::engine::protocol::policy::Policy;
 use slipstream_accelerators::engine::{Connection, EngineUser};
 use slipstream_keys::scrub::Scrubber;
 use slipstream_offload::costs::MESSAGE_PATIENCE;
@@ -100,7 +101,7 @@ unsafe fn replace(
         "a private key of a kind that no device holds: RSA keys of 2048, 3072 or 4096 bits with \
          two primes, and EC keys on P-256 or P-384 can be isolated",
     )?;
-    let registered = connection.register(parts.parts(), MESSAGE_PATIENCE);
+    let registered = connection.register(parts.parts(), Policy::ANYTHING, MESSAGE_PATIENCE);
     remember(parts);
     let handle = registered.map_err(|error| format!("the engine does not take a key: {error}"))?;
     // SAFETY: a valid key; the new one is given to the context, which takes a reference of its own.

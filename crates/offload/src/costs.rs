@@ -113,6 +113,10 @@ pub const START_PATIENCE: Duration = Duration::from_millis(500);
 /// 3.3).
 pub const AGGREGATION_PATIENCE: Duration = Duration::from_micros(100);
 
+/// The time for which an engine keeps keys after their owner has gone. Workers that drain finish
+/// handshakes within it: servers give a client a minute for one.
+pub const SESSION_GRACE: Duration = Duration::from_secs(90);
+
 /// The time in which an engine has to answer a message about keys.
 pub const MESSAGE_PATIENCE: Duration = Duration::from_secs(5);
 

@@ -15,6 +15,7 @@ use slipstream_ring::ring::{Consumer, Producer};
 use super::peer::EngineUser;
 use super::protocol::layout::{CLIENT_BELL, ENGINE_BELL, Layout};
 use super::protocol::message::{Aggregation, ToClient, ToEngine, Token};
+use super::protocol::policy::Policy;
 use super::protocol::socket::{self, Packet};
 
 /// The options with which an instance is opened.
@@ -136,13 +137,29 @@ impl Connection {
         }
     }
 
-    /// Hands a key over and waits for its handle, for at most `patience`.
+    /// Hands a key over, for these uses, and waits for its handle, for at most `patience`.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
-    pub fn register(&self, key: KeyParts<'_>, patience: Duration) -> io::Result<Handle> {
-        match self.ask(&ToEngine::Register(key), patience)? {
+    pub fn register(
+        &self,
+        key: KeyParts<'_>,
+        policy: Policy,
+        patience: Duration,
+    ) -> io::Result<Handle> {
+        match self.ask(&ToEngine::Register { key, policy }, patience)? {
             (ToClient::Registered(handle), _) => Ok(handle),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Takes a key back and waits until the engine refuses requests for it, for at most `patience`.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn revoke(&self, handle: Handle, patience: Duration) -> io::Result<()> {
+        match self.ask(&ToEngine::Revoke(handle), patience)? {
+            (ToClient::Revoked, _) => Ok(()),
             _ => Err(unexpected()),
         }
     }

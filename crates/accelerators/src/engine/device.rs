@@ -188,7 +188,7 @@ impl Device {
             slot: Slot::default(),
             flights: Flights::default(),
             buffers,
-            keys: RegisteredKeys::default(),
+            keys: RegisteredKeys::new(self.options.token.is_none()),
             probe: None,
             is_armed: false,
             answered: now,
@@ -477,7 +477,7 @@ impl Link {
         // The socket is read only if something is expected there, or if the ring has brought no
         // answer, which may be since the engine has gone.
         let is_quiet = self.flights.count() == 0 || self.flights.is_old(now);
-        if self.keys.is_registering() || (!came && is_quiet) {
+        if self.keys.awaits_answers() || (!came && is_quiet) {
             self.read_messages()?;
         }
         if came {
@@ -530,7 +530,7 @@ impl Link {
         if operation.is_held() {
             return held_name(operation).is_some();
         }
-        if self.keys.is_registering() {
+        if self.keys.awaits_answers() {
             // The next poll finds the error.
             let _ = self.read_messages();
         }

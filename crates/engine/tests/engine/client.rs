@@ -10,6 +10,7 @@ use rustix::thread::CpuSet;
 use slipstream_accelerators::engine::protocol::buffers;
 use slipstream_accelerators::engine::protocol::layout::{BUFFERS_USED, CONCURRENCY, Layout};
 use slipstream_accelerators::engine::protocol::message::Aggregation;
+use slipstream_accelerators::engine::protocol::policy::Policy;
 use slipstream_accelerators::engine::protocol::wire::{
     Content, Outcome, Response, Slot, read_response, write_content_request, write_request,
 };
@@ -21,6 +22,9 @@ use slipstream_keys::rsa::Size;
 use slipstream_keys::{Handle, KeyParts};
 use slipstream_offload::{Coding, Kind};
 use slipstream_ring::Words;
+
+/// Longer than any test.
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// Much longer than anything takes, on any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,6 +53,7 @@ pub(crate) fn options(socket: &Path) -> Options {
         cores: vec![core.expect("a core")],
         backend: Backend::detect().unwrap_or(Backend::Portable),
         allow: Vec::new(),
+        grace: HOUR,
         linger: Some(Duration::ZERO),
         pace: None,
         publishes: None,
@@ -240,10 +245,11 @@ pub(crate) fn connect(socket: &Path) -> std::io::Result<Connection> {
     Connection::new(socket, &EngineUser::default())
 }
 
-/// Registers the published key of this size.
+/// Registers the published key of this size, for anything.
 pub(crate) fn register(connection: &Connection, size: Size) -> Handle {
     let key = KeyParts::Rsa(example_key(size).components);
-    connection.register(key, PATIENCE).expect("a good key")
+    let handle = connection.register(key, Policy::ANYTHING, PATIENCE);
+    handle.expect("a good key")
 }
 
 /// Something as long as the modulus, and less than it.

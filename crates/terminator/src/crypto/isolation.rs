@@ -13,6 +13,7 @@ use rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
 use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 use slipstream_accelerators::engine::protocol::message::Token;
+use slipstream_accelerators::engine::protocol::policy::Policy;
 use slipstream_accelerators::engine::{self, Connection, EngineUser};
 use slipstream_keys::rsa::Size;
 use slipstream_keys::{Handle, Key, KeyParts, Reference};
@@ -77,7 +78,7 @@ impl Isolation {
         held(&parts, Handle(0)).ok_or(IsolationError::Unsupported)?;
         let connection = self.connection();
         let handle = connection
-            .register(parts, MESSAGE_PATIENCE)
+            .register(parts, Policy::ANYTHING, MESSAGE_PATIENCE)
             .map_err(|source| IsolationError::Refused {
                 socket: self.socket.to_path_buf(),
                 source,

@@ -1,9 +1,11 @@
 //! The numbers and texts that a packet consists of.
 
+use slipstream_keys::Handle;
 use zeroize::Zeroizing;
 
 use super::layout::Layout;
 use super::message::{MESSAGE_BYTES, Malformed};
+use super::policy::Policy;
 
 /// Writes a packet; it may hold secrets.
 pub(super) struct Writer(Zeroizing<Vec<u8>>);
@@ -26,6 +28,10 @@ impl Writer {
         let length = u16::try_from(bytes.len()).expect("no message is that long");
         self.0.extend_from_slice(&length.to_le_bytes());
         self.0.extend_from_slice(bytes);
+    }
+
+    pub(super) fn handle(&mut self, handle: Handle) {
+        self.bytes(&handle.0.to_le_bytes());
     }
 
     pub(super) fn into_packet(self) -> Zeroizing<Vec<u8>> {
@@ -76,6 +82,16 @@ impl<'a> Reader<'a> {
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let length = self.take(2)?.try_into().expect("two bytes");
         self.take(usize::from(u16::from_le_bytes(length)))
+    }
+
+    pub(super) fn handle(&mut self) -> Result<Handle, Malformed> {
+        let handle = self.bytes()?.try_into();
+        let handle = handle.map_err(|_| Malformed("length of a handle"))?;
+        Ok(Handle(u64::from_le_bytes(handle)))
+    }
+
+    pub(super) fn policy(&mut self) -> Result<Policy, Malformed> {
+        Policy::from_byte(self.byte()?).ok_or(Malformed("unknown use of a key"))
     }
 
     pub(super) fn text(&mut self) -> Result<String, Malformed> {

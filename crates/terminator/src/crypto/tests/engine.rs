@@ -45,6 +45,7 @@ impl TestEngine {
             cores: vec![core],
             backend: test_backend(),
             allow: Vec::new(),
+            grace: Engine::GRACE,
             linger: Some(Duration::ZERO),
             pace: None,
             publishes: None,

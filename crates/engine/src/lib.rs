@@ -22,6 +22,7 @@ mod pace;
 mod queues;
 mod scheduler;
 mod session;
+mod signature;
 mod sleep;
 mod validation;
 mod worker;

@@ -260,6 +260,34 @@ fn a_key_that_comes_later_is_known_to_older_instances() {
     on_fiber(move || signs(&later, &held));
 }
 
+/// A certificate that is renewed brings a new key, and the old one is not needed any more.
+#[test]
+fn two_thousand_renewals_leave_one_key() {
+    let engine = TestEngine::start();
+    let isolation = engine.isolation();
+    let mut used = None;
+    for renewal in 0..2000 {
+        let key = TestKey::p256();
+        let held = isolation.signing_key(&key.der());
+        used = Some((
+            key,
+            held.unwrap_or_else(|error| panic!("renewal {renewal}: {error}")),
+        ));
+    }
+    assert!(isolation.is_alive());
+    assert_eq!(engine.engine.status().keys, 1);
+    // A key that two certificates share stays until both have been replaced.
+    let (key, held) = used.expect("the last one");
+    let again = isolation.signing_key(&key.der()).expect("a key");
+    drop(held);
+    assert!(isolation.is_alive());
+    assert_eq!(engine.engine.status().keys, 1);
+    engine.install(isolation.token().expect("a token"));
+    on_fiber(move || signs(&key, &again));
+    assert!(isolation.is_alive());
+    assert_eq!(engine.engine.status().keys, 0);
+}
+
 #[test]
 fn a_job_that_cannot_pause_blocks() {
     let engine = TestEngine::start();

@@ -17,11 +17,12 @@ use slipstream_keys::scrub::Scrubber;
 use slipstream_offload::costs::MESSAGE_PATIENCE;
 use slipstream_openssl::held::{self, PrivateParts};
 
-use crate::openssl::each_private_key;
+use crate::openssl::{each_private_key, enables_rsa_key_exchange};
 
 /// The keys of a configuration, at the device.
 struct Isolated {
-    /// As long as it is open, the device keeps the keys.
+    /// As long as it is open, the device keeps the keys. It belongs to the master: workers use the
+    /// keys, and cannot bring any.
     _connection: Connection,
     token: Token,
 }
@@ -75,9 +76,19 @@ pub(crate) unsafe fn isolate(
         io::ErrorKind::PermissionDenied => error.to_string(),
         _ => format!("no engine at {device} to hold the keys ({error}): start it"),
     })?;
+    // The list of ciphers of a connection is that of its address's default server, whatever server
+    // it turns out to be for: so one server with RSA key exchange decides for the keys of all.
+    // SAFETY: by the caller's promise.
+    let decrypts = contexts
+        .iter()
+        .any(|&context| unsafe { enables_rsa_key_exchange(context) });
+    let policy = match decrypts {
+        true => Policy::ANYTHING,
+        false => Policy::SIGNATURES,
+    };
     for &context in contexts {
         // SAFETY: by the caller's promise; the key is that of the current certificate.
-        unsafe { each_private_key(context, |key| replace(&connection, context, key)) }?;
+        unsafe { each_private_key(context, |key| replace(&connection, policy, context, key)) }?;
     }
     let token = connection
         .grant(MESSAGE_PATIENCE)
@@ -93,6 +104,7 @@ pub(crate) unsafe fn isolate(
 /// `key` is the key of the current certificate of `context`; the provider has been loaded.
 unsafe fn replace(
     connection: &Connection,
+    policy: Policy,
     context: *mut SSL_CTX,
     key: *mut EVP_PKEY,
 ) -> Result<(), String> {
@@ -101,7 +113,7 @@ unsafe fn replace(
         "a private key of a kind that no device holds: RSA keys of 2048, 3072 or 4096 bits with \
          two primes, and EC keys on P-256 or P-384 can be isolated",
     )?;
-    let registered = connection.register(parts.parts(), Policy::ANYTHING, MESSAGE_PATIENCE);
+    let registered = connection.register(parts.parts(), policy, MESSAGE_PATIENCE);
     remember(parts);
     let handle = registered.map_err(|error| format!("the engine does not take a key: {error}"))?;
     // SAFETY: a valid key; the new one is given to the context, which takes a reference of its own.
@@ -137,7 +149,7 @@ fn remember(parts: PrivateParts) {
 /// returns the token with which workers may use them.
 pub(crate) fn adopt() -> Option<Token> {
     let mut state = state();
-    // The old connection is closed; its keys stay as long as old workers are connected.
+    // The old connection is closed; its keys stay for a while, for old workers that drain.
     state.used = state.read.take();
     state.used.as_ref().map(|isolated| isolated.token)
 }

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use crate::Shared;
 use crate::counters::count;
 use crate::instance::{Instance, Terms};
+use crate::quotas::{Resource, Share};
 use crate::session::Session;
 
 /// A client's connection. Dropping it ends the client's instance.
@@ -23,6 +24,9 @@ pub(crate) struct Connection {
     session: Option<Arc<Session>>,
     /// The session is that of another connection.
     has_joined: bool,
+    user: u32,
+    /// Its place among those of its user.
+    place: Option<Share>,
     instance: Option<Arc<Instance>>,
     shared: Arc<Shared>,
 }
@@ -45,14 +49,26 @@ struct Reply {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(socket: OwnedFd, user: u32, shared: Arc<Shared>) -> Self {
         Self {
             socket: Arc::new(socket),
             session: None,
             has_joined: false,
+            user,
+            place: None,
             instance: None,
             shared,
         }
+    }
+
+    /// Takes a place for the connection.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub(crate) fn take_place(&mut self) -> Result<(), String> {
+        let ledger = &self.shared.ledger;
+        self.place = Some(ledger.take(self.user, Resource::Connections, 1)?);
+        Ok(())
     }
 
     /// Receives a message and answers it.
@@ -124,7 +140,9 @@ impl Connection {
             }
             ToEngine::Register { key, policy } => {
                 let session = self.own_session(sessions)?;
-                let handle = session.register(self.shared.backend, key, policy)?;
+                let ledger = &self.shared.ledger;
+                let share = || ledger.take(self.user, Resource::Keys, 1);
+                let handle = session.register(self.shared.backend, key, policy, share)?;
                 Ok(ToClient::Registered(handle).into())
             }
             ToEngine::Revoke(handle) => {
@@ -149,8 +167,14 @@ impl Connection {
         let counters = self.shared.counters.clone();
         let describe =
             |error: io::Error| format!("the engine has no memory for an instance: {error}");
+        let (user, ledger) = (self.user, &self.shared.ledger);
+        let bytes = terms.layout.words() * size_of::<u64>();
+        let shares = [
+            ledger.take(user, Resource::Instances, 1)?,
+            ledger.take(user, Resource::Memory, bytes)?,
+        ];
         let (instance, requests, handover) =
-            Instance::new(terms, session, socket, counters).map_err(describe)?;
+            Instance::new(terms, session, socket, counters, shares).map_err(describe)?;
         let instance = Arc::new(instance);
         let mut scheduler = self.shared.scheduler();
         scheduler

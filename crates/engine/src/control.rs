@@ -14,9 +14,6 @@ use crate::counters::{count, uncount};
 use crate::listener::Listener;
 use crate::session::Session;
 
-/// The most connections that are open at a time.
-const MAXIMUM_CONNECTIONS: usize = 1024;
-
 /// The time for which no connection is accepted after the system had no descriptor for one.
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
@@ -121,7 +118,7 @@ impl Control {
     }
 
     fn accept(&mut self) {
-        let (socket, is_allowed) = match self.listener.accept() {
+        let (socket, user, is_allowed) = match self.listener.accept() {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => return,
@@ -132,15 +129,15 @@ impl Control {
                 return;
             }
         };
-        let connection = Connection::new(socket, self.shared.clone());
+        let mut connection = Connection::new(socket, user, self.shared.clone());
         if !is_allowed {
             count(self.shared.counters.foreign_users);
             return connection
                 .refuse("this user may not use the engine; start it with --allow for them");
         }
-        if self.connections.len() >= MAXIMUM_CONNECTIONS {
+        if let Err(reason) = connection.take_place() {
             count(self.shared.counters.refused_messages);
-            return connection.refuse("the engine has as many connections as it can serve");
+            return connection.refuse(&reason);
         }
         let name = self.next;
         if self.watch(&connection, name).is_ok() {

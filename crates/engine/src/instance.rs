@@ -23,6 +23,7 @@ use slipstream_ring::ring::{Consumer, Corrupt, Geometry, Producer};
 use crate::aggregation::{Aggregator, Due};
 use crate::counters::{Counters, count, uncount};
 use crate::lock;
+use crate::quotas::Share;
 use crate::session::Session;
 
 /// The number of requests that are taken in a client's turn at most.
@@ -57,6 +58,8 @@ pub(crate) struct Instance {
     /// The connection, to be shut down when the client has broken the rules.
     socket: Arc<OwnedFd>,
     counters: Arc<Counters>,
+    /// Its place and its memory, which count for its user.
+    _shares: [Share; 2],
 }
 
 /// The state for the delivery of responses.
@@ -83,6 +86,7 @@ impl Instance {
         session: Arc<Session>,
         socket: Arc<OwnedFd>,
         counters: Arc<Counters>,
+        shares: [Share; 2],
     ) -> io::Result<(Self, Consumer<Arc<Memory>>, Handover)> {
         let layout = terms.layout;
         let (memory, file) = Memory::create(layout.words())?;
@@ -117,6 +121,7 @@ impl Instance {
             is_abandoned: AtomicBool::new(false),
             socket,
             counters,
+            _shares: shares,
         };
         Ok((instance, requests, for_client))
     }

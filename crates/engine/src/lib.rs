@@ -20,6 +20,7 @@ mod instance;
 mod listener;
 mod pace;
 mod queues;
+mod quotas;
 mod scheduler;
 mod session;
 mod signature;
@@ -41,10 +42,12 @@ use slipstream_offload::costs::SESSION_GRACE;
 
 pub use counters::Status;
 pub use pace::Pace;
+pub use quotas::Quotas;
 
 use control::Control;
 use counters::Counters;
 use listener::Listener;
+use quotas::Ledger;
 use scheduler::Scheduler;
 use worker::Worker;
 
@@ -59,6 +62,8 @@ pub struct Options {
     pub backend: Backend,
     /// The users that may connect, beside root and the engine's own.
     pub allow: Vec<u32>,
+    /// The most that each user but root may have.
+    pub quotas: Quotas,
     /// The time for which keys stay after their owner has gone, for workers that finish what they
     /// have begun.
     pub grace: Duration,
@@ -84,6 +89,7 @@ pub struct Engine {
 #[derive(Debug)]
 struct Shared {
     counters: Arc<Counters>,
+    ledger: Ledger,
     scheduler: Mutex<Scheduler>,
     stopping: AtomicBool,
     /// Readable when the engine stops.
@@ -113,6 +119,7 @@ impl Engine {
         let shared = Arc::new(Shared {
             scheduler: Mutex::new(scheduler),
             counters,
+            ledger: Ledger::new(options.quotas),
             stopping: AtomicBool::new(false),
             stop,
             backend: options.backend,

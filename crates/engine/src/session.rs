@@ -13,6 +13,7 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::counters::{Counters, uncount};
+use crate::quotas::Share;
 
 /// The most keys of a session.
 pub(crate) const MAXIMUM_KEYS: usize = 1024;
@@ -21,7 +22,7 @@ pub(crate) const MAXIMUM_KEYS: usize = 1024;
 /// session [ends](Self::end), some time after its owner has gone, or with the last connection.
 pub(crate) struct Session {
     /// `None` when the session has ended.
-    keys: RwLock<Option<HashMap<u64, Held>>>,
+    keys: RwLock<Option<HashMap<u64, Entry>>>,
     token: OnceLock<Zeroizing<Token>>,
     counters: Arc<Counters>,
 }
@@ -31,6 +32,12 @@ pub(crate) struct Session {
 pub(crate) struct Held {
     pub(crate) key: PrivateKey,
     pub(crate) policy: Policy,
+}
+
+struct Entry {
+    held: Held,
+    /// Its place among those of its user.
+    _share: Share,
 }
 
 impl Session {
@@ -43,8 +50,8 @@ impl Session {
         }
     }
 
-    /// Takes over a key for these uses. A key that is registered already keeps its handle and its
-    /// uses.
+    /// Takes over a key for these uses, if there is a `share` for one more. A key that is registered
+    /// already keeps its handle and its uses.
     ///
     /// # Errors
     /// The reason why it cannot be used.
@@ -53,13 +60,14 @@ impl Session {
         backend: Backend,
         key: KeyParts<'_>,
         policy: Policy,
+        share: impl FnOnce() -> Result<Share, String>,
     ) -> Result<Handle, String> {
         let key = prepare(backend, key)?;
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         let keys = keys.as_mut().ok_or("the session has ended")?;
         let mut known = keys.iter_mut();
-        if let Some((handle, known)) = known.find(|(_, known)| is_same(&known.key, &key)) {
-            known.policy = known.policy | policy;
+        if let Some((handle, known)) = known.find(|(_, known)| is_same(&known.held.key, &key)) {
+            known.held.policy = known.held.policy | policy;
             return Ok(Handle(*handle));
         }
         if keys.len() >= MAXIMUM_KEYS {
@@ -67,11 +75,13 @@ impl Session {
                 "the engine holds {MAXIMUM_KEYS} keys for this client, its limit"
             ));
         }
+        let _share = share()?;
         loop {
             // Unguessable, so that a client that confuses sessions never uses the wrong key.
             let handle = getrandom::u64().map_err(|error| error.to_string())?;
             if handle != 0 && !keys.contains_key(&handle) {
-                keys.insert(handle, Held { key, policy });
+                let held = Held { key, policy };
+                keys.insert(handle, Entry { held, _share });
                 self.counters.keys.fetch_add(1, Ordering::Relaxed);
                 return Ok(Handle(handle));
             }
@@ -93,7 +103,8 @@ impl Session {
     /// Returns the key with this handle.
     pub(crate) fn find(&self, handle: Handle) -> Option<Held> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        keys.as_ref()?.get(&handle.0).cloned()
+        let entry = keys.as_ref()?.get(&handle.0)?;
+        Some(entry.held.clone())
     }
 
     /// Ends the session: its keys are forgotten, and nobody can join it any more.

@@ -16,7 +16,7 @@ use slipstream_accelerators::engine::protocol::wire::{
 };
 use slipstream_accelerators::engine::{self, Connection, EngineUser, Instance};
 use slipstream_accelerators::lanes::Backend;
-use slipstream_engine::{Engine, Options, Status};
+use slipstream_engine::{Engine, Options, Quotas, Status};
 use slipstream_keys::example::example_key;
 use slipstream_keys::rsa::Size;
 use slipstream_keys::{Handle, KeyParts};
@@ -53,6 +53,7 @@ pub(crate) fn options(socket: &Path) -> Options {
         cores: vec![core.expect("a core")],
         backend: Backend::detect().unwrap_or(Backend::Portable),
         allow: Vec::new(),
+        quotas: Quotas::default(),
         grace: HOUR,
         linger: Some(Duration::ZERO),
         pace: None,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use slipstream_accelerators::lanes::Backend;
-use slipstream_engine::{Engine, Options, Pace};
+use slipstream_engine::{Engine, Options, Pace, Quotas};
 use slipstream_metrics::published::directory;
 use slipstream_testbed::processor::usable_cores;
 
@@ -151,6 +151,7 @@ impl Run {
             cores,
             backend: self.lanes.backend()?,
             allow: allow?,
+            quotas: Quotas::default(),
             grace: self.grace.unwrap_or(Engine::GRACE),
             linger: self.linger,
             pace: self.pace.map(|Card::Dh8970| {

@@ -10,7 +10,7 @@ use rustls::{SignatureScheme, version};
 use slipstream_accelerators::engine::protocol::layout::Layout;
 use slipstream_accelerators::engine::protocol::message::{Aggregation, Token};
 use slipstream_accelerators::engine::{self, Device, EngineUser};
-use slipstream_engine::{Engine, Options};
+use slipstream_engine::{Engine, Options, Quotas};
 use slipstream_keys::rsa::Size;
 use slipstream_offload::accelerator::{Accelerator, Health, Moment};
 use slipstream_offload::counters::Counters;
@@ -45,6 +45,7 @@ impl TestEngine {
             cores: vec![core],
             backend: test_backend(),
             allow: Vec::new(),
+            quotas: Quotas::default(),
             grace: Engine::GRACE,
             linger: Some(Duration::ZERO),
             pace: None,

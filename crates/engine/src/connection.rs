@@ -174,7 +174,7 @@ impl Connection {
             ledger.take(user, Resource::Memory, bytes)?,
         ];
         let (instance, requests, handover) =
-            Instance::new(terms, session, socket, counters, shares).map_err(describe)?;
+            Instance::new(terms, session, socket, counters, (user, shares)).map_err(describe)?;
         let instance = Arc::new(instance);
         let mut scheduler = self.shared.scheduler();
         scheduler

@@ -42,7 +42,9 @@ pub(crate) struct Terms {
 pub(crate) struct Instance {
     /// The keys that the client may use.
     pub(crate) session: Arc<Session>,
-    /// The number of requests that are taken in its turn.
+    /// The user that its lanes are charged to.
+    pub(crate) user: u32,
+    /// The number of requests that are taken in its turn, among the instances of its user.
     pub(crate) weight: u32,
     /// The bell that the engine arms when it sleeps.
     pub(crate) bell: Bell<Arc<Memory>>,
@@ -86,7 +88,7 @@ impl Instance {
         session: Arc<Session>,
         socket: Arc<OwnedFd>,
         counters: Arc<Counters>,
-        shares: [Share; 2],
+        (user, shares): (u32, [Share; 2]),
     ) -> io::Result<(Self, Consumer<Arc<Memory>>, Handover)> {
         let layout = terms.layout;
         let (memory, file) = Memory::create(layout.words())?;
@@ -111,6 +113,7 @@ impl Instance {
         count(counters.instances);
         let instance = Self {
             session,
+            user,
             weight: terms.weight.clamp(*WEIGHTS.start(), *WEIGHTS.end()),
             bell: Bell::new(memory.clone(), ENGINE_BELL),
             doorbell,

@@ -79,6 +79,10 @@ pub const PATIENCE_POLLS: u64 = 8;
 /// lanes that stay empty cost no more than a part of what was computed meanwhile.
 pub const PATIENCE_BATCHES: u32 = 2;
 
+/// The time by which an engine serves a user before others, after the user has asked for less than
+/// its share: longer than any batch takes.
+pub const SHARE_CREDIT: Duration = Duration::from_millis(50);
+
 /// The longest sleep while a request is in flight: then at least one poll is made, whatever the
 /// scheme (the failover timer of QTLS, section 4.3).
 pub const FAILOVER: Duration = Duration::from_millis(5);

@@ -11,9 +11,10 @@ const LINGER: Option<Duration> = Some(Duration::from_micros(100));
 fn filled(kinds: &[(Kind, usize)]) -> (Queues<usize>, Instant) {
     let mut queues = Queues::default();
     let mut now = Instant::now();
+    let user = queues.place(0);
     for (kind, count) in kinds {
         for number in 0..*count {
-            queues.push(*kind, now, number);
+            queues.push(*kind, user, now, number);
             now += Duration::from_micros(1);
         }
     }
@@ -29,7 +30,7 @@ fn a_full_batch_goes_at_once_and_in_order() {
         queues.take(RSA, LINGER).as_slice(),
         [0, 1, 2, 3, 4, 5, 6, 7]
     );
-    assert!(!queues.has_enough());
+    assert!(!queues.has_enough(0));
     assert_eq!(queues.take(RSA, LINGER).as_slice(), [8, 9, 10]);
     assert_eq!(queues.take(Kind::X25519, LINGER).as_slice(), [0]);
     assert_eq!(queues.choose(now, LINGER, || 100), Choice::Nothing);
@@ -115,7 +116,7 @@ fn little_content_is_taken_ahead() {
         (RSA, 8, true),
     ] {
         let (queues, _) = filled(&[(kind, count)]);
-        assert_eq!(queues.has_enough(), is_enough, "{count} of {kind:?}");
+        assert_eq!(queues.has_enough(0), is_enough, "{count} of {kind:?}");
     }
 }
 
@@ -147,4 +148,82 @@ fn what_is_discarded_does_not_wait() {
         queues.choose(now, LINGER, || 1),
         Choice::Batch(Kind::X25519)
     );
+}
+
+/// Requests of several users; those of a flood have been there for longer.
+fn of_users(kinds: &[(u32, Kind, usize)]) -> (Queues<u32>, Instant) {
+    let mut queues = Queues::default();
+    let mut now = Instant::now();
+    for (user, kind, count) in kinds {
+        let place = queues.place(*user);
+        for _ in 0..*count {
+            queues.push(*kind, place, now, *user);
+            now += Duration::from_micros(1);
+        }
+    }
+    (queues, now)
+}
+
+const FLOOD: u32 = 1000;
+const QUIET: u32 = 33;
+
+/// Its batch takes long, so it would wait long for company.
+#[test]
+fn a_lone_request_of_a_quiet_user_is_next() {
+    let slow = Kind::Rsa(Size::Rsa4096);
+    let (mut queues, now) = of_users(&[(QUIET, slow, 0), (FLOOD, Kind::X25519, 8)]);
+    queues.measured(slow, Duration::from_millis(5));
+    queues.measured(Kind::X25519, Duration::from_micros(50));
+    for _ in 0..500 {
+        let flood = queues.place(FLOOD);
+        assert_eq!(queues.choose(now, None, || 99), Choice::Batch(Kind::X25519));
+        assert_eq!(queues.take(Kind::X25519, None), [FLOOD; 8]);
+        for _ in 0..8 {
+            queues.push(Kind::X25519, flood, now, FLOOD);
+        }
+    }
+    let quiet = queues.place(QUIET);
+    queues.push(slow, quiet, now, QUIET);
+    assert_eq!(queues.choose(now, None, || 99), Choice::Batch(slow));
+    assert_eq!(queues.take(slow, None), [QUIET]);
+    // It has had its turn, not the lanes.
+    assert_eq!(queues.choose(now, None, || 99), Choice::Batch(Kind::X25519));
+}
+
+#[test]
+fn users_that_flood_take_turns_by_time_not_by_requests() {
+    let slow = Kind::Rsa(Size::Rsa4096);
+    let (mut queues, now) = of_users(&[(1, slow, 8), (2, RSA, 8)]);
+    queues.measured(slow, Duration::from_millis(4));
+    queues.measured(RSA, Duration::from_millis(1));
+    let mut batches = [0; 2];
+    for _ in 0..100 {
+        let Choice::Batch(kind) = queues.choose(now, None, || 99) else {
+            panic!("full batches wait");
+        };
+        let batch = queues.take(kind, None);
+        let user = batch[0];
+        batches[user as usize - 1] += 1;
+        let place = queues.place(user);
+        for _ in batch {
+            queues.push(kind, place, now, user);
+        }
+    }
+    assert_eq!(batches, [20, 80]);
+}
+
+#[test]
+fn a_batch_has_those_first_that_have_been_served_least() {
+    let (mut queues, now) = of_users(&[(FLOOD, RSA, 8)]);
+    queues.measured(RSA, Duration::from_millis(1));
+    queues.take(RSA, LINGER);
+    let (flood, quiet) = (queues.place(FLOOD), queues.place(QUIET));
+    for _ in 0..8 {
+        queues.push(RSA, flood, now, FLOOD);
+    }
+    assert!(queues.has_enough(flood) && !queues.has_enough(quiet));
+    queues.push(RSA, quiet, now, QUIET);
+    let batch = queues.take(RSA, LINGER);
+    assert_eq!((batch[0], batch.len()), (QUIET, 8));
+    assert_eq!(queues.take(RSA, LINGER), [FLOOD]);
 }

@@ -15,12 +15,18 @@ use zeroize::Zeroizing;
 use crate::Shared;
 use crate::counters::count;
 use crate::instance::{Instance, Terms};
+use crate::quotas::{Resource, Share};
 use crate::session::Session;
 
 /// A client's connection. Dropping it ends the client's instance.
 pub(crate) struct Connection {
     socket: Arc<OwnedFd>,
     session: Option<Arc<Session>>,
+    /// The session is that of another connection.
+    has_joined: bool,
+    user: u32,
+    /// Its place among those of its user.
+    place: Option<Share>,
     instance: Option<Arc<Instance>>,
     shared: Arc<Shared>,
 }
@@ -43,13 +49,26 @@ struct Reply {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(socket: OwnedFd, user: u32, shared: Arc<Shared>) -> Self {
         Self {
             socket: Arc::new(socket),
             session: None,
+            has_joined: false,
+            user,
+            place: None,
             instance: None,
             shared,
         }
+    }
+
+    /// Takes a place for the connection.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub(crate) fn take_place(&mut self) -> Result<(), String> {
+        let ledger = &self.shared.ledger;
+        self.place = Some(ledger.take(self.user, Resource::Connections, 1)?);
+        Ok(())
     }
 
     /// Receives a message and answers it.
@@ -83,6 +102,11 @@ impl Connection {
         }
     }
 
+    /// Returns the session that ends with this connection, if there is one.
+    pub(crate) fn owned(&self) -> Option<&Arc<Session>> {
+        self.session.as_ref().filter(|_| !self.has_joined)
+    }
+
     /// Tells the client the reason why the connection is closed.
     pub(crate) fn refuse(&self, reason: &str) {
         let _ = self.send(Reply::from(ToClient::Refused(reason.to_owned())));
@@ -114,13 +138,19 @@ impl Connection {
                 };
                 self.open(terms, sessions)
             }
-            ToEngine::Register(key) => {
-                let session = self.session(sessions);
-                let handle = session.register(self.shared.backend, key)?;
+            ToEngine::Register { key, policy } => {
+                let session = self.own_session(sessions)?;
+                let ledger = &self.shared.ledger;
+                let share = || ledger.take(self.user, Resource::Keys, 1);
+                let handle = session.register(self.shared.backend, key, policy, share)?;
                 Ok(ToClient::Registered(handle).into())
             }
+            ToEngine::Revoke(handle) => {
+                self.own_session(sessions)?.revoke(handle)?;
+                Ok(ToClient::Revoked.into())
+            }
             ToEngine::Grant => {
-                let token = self.session(sessions).token()?;
+                let token = self.own_session(sessions)?.token()?;
                 Ok(ToClient::Granted(token).into())
             }
             ToEngine::Status => {
@@ -137,8 +167,14 @@ impl Connection {
         let counters = self.shared.counters.clone();
         let describe =
             |error: io::Error| format!("the engine has no memory for an instance: {error}");
+        let (user, ledger) = (self.user, &self.shared.ledger);
+        let bytes = terms.layout.words() * size_of::<u64>();
+        let shares = [
+            ledger.take(user, Resource::Instances, 1)?,
+            ledger.take(user, Resource::Memory, bytes)?,
+        ];
         let (instance, requests, handover) =
-            Instance::new(terms, session, socket, counters).map_err(describe)?;
+            Instance::new(terms, session, socket, counters, (user, shares)).map_err(describe)?;
         let instance = Arc::new(instance);
         let mut scheduler = self.shared.scheduler();
         scheduler
@@ -166,8 +202,20 @@ impl Connection {
             }
             Some(_) | None => {
                 self.session = Some(found);
+                self.has_joined = true;
                 Ok(())
             }
+        }
+    }
+
+    /// Returns the session that this connection owns: registering, revoking and granting are for
+    /// owners, so that a process that may use keys cannot change them, or keep them.
+    fn own_session(&mut self, sessions: &mut Sessions) -> Result<Arc<Session>, String> {
+        match self.has_joined {
+            true => {
+                Err("these keys belong to another connection, which alone may change them".into())
+            }
+            false => Ok(self.session(sessions)),
         }
     }
 

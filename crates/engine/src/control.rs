@@ -1,9 +1,10 @@
 //! The thread that listens and answers messages. No client can block it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
@@ -11,9 +12,7 @@ use crate::Shared;
 use crate::connection::{Connection, Next, Sessions};
 use crate::counters::{count, uncount};
 use crate::listener::Listener;
-
-/// The most connections that are open at a time.
-const MAXIMUM_CONNECTIONS: usize = 1024;
+use crate::session::Session;
 
 /// The time for which no connection is accepted after the system had no descriptor for one.
 const PAUSE: Timespec = Timespec {
@@ -35,11 +34,19 @@ pub(crate) struct Control {
     /// The key by which epoll knows the next connection.
     next: u64,
     sessions: Sessions,
+    /// Sessions whose owners have gone, with the time of their end, in this order.
+    orphans: VecDeque<(Instant, Weak<Session>)>,
+    /// The time from the end of an owner to that of its session.
+    grace: Duration,
     is_paused: bool,
 }
 
 impl Control {
-    pub(crate) fn new(listener: Listener, shared: Arc<Shared>) -> io::Result<Self> {
+    pub(crate) fn new(
+        listener: Listener,
+        shared: Arc<Shared>,
+        grace: Duration,
+    ) -> io::Result<Self> {
         let control = Self {
             listener,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
@@ -47,6 +54,8 @@ impl Control {
             connections: HashMap::new(),
             next: FIRST_CONNECTION,
             sessions: Sessions::new(),
+            orphans: VecDeque::new(),
+            grace,
             is_paused: false,
         };
         control.watch(&control.listener, LISTENER)?;
@@ -59,10 +68,11 @@ impl Control {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         while !self.shared.is_stopping() {
             events.clear();
-            let timeout = self.is_paused.then_some(&PAUSE);
+            let timeout = self.timeout();
             let space = rustix::buffer::spare_capacity(&mut events);
             // An interruption is no event. No other error can happen to a descriptor of our own.
-            let _ = epoll::wait(&self.epoll, space, timeout);
+            let _ = epoll::wait(&self.epoll, space, timeout.as_ref());
+            self.end_sessions();
             if self.is_paused {
                 self.is_paused = self.watch(&self.listener, LISTENER).is_err();
             }
@@ -72,6 +82,27 @@ impl Control {
                     STOP => return,
                     name => self.serve(name),
                 }
+            }
+        }
+    }
+
+    /// Returns the time for which this thread may sleep; `None` for ever.
+    fn timeout(&self) -> Option<Timespec> {
+        let pause = self.is_paused.then_some(PAUSE);
+        let orphan = self.orphans.front().map(|(end, _)| {
+            let left = end.saturating_duration_since(Instant::now());
+            Timespec::try_from(left).unwrap_or(PAUSE)
+        });
+        pause.into_iter().chain(orphan).min()
+    }
+
+    /// Ends the sessions whose owners have gone long ago.
+    fn end_sessions(&mut self) {
+        let now = Instant::now();
+        while self.orphans.front().is_some_and(|(end, _)| *end <= now) {
+            let orphan = self.orphans.pop_front();
+            if let Some(session) = orphan.and_then(|(_, session)| session.upgrade()) {
+                session.end();
             }
         }
     }
@@ -87,7 +118,7 @@ impl Control {
     }
 
     fn accept(&mut self) {
-        let (socket, is_allowed) = match self.listener.accept() {
+        let (socket, user, is_allowed) = match self.listener.accept() {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => return,
@@ -98,15 +129,15 @@ impl Control {
                 return;
             }
         };
-        let connection = Connection::new(socket, self.shared.clone());
+        let mut connection = Connection::new(socket, user, self.shared.clone());
         if !is_allowed {
             count(self.shared.counters.foreign_users);
             return connection
                 .refuse("this user may not use the engine; start it with --allow for them");
         }
-        if self.connections.len() >= MAXIMUM_CONNECTIONS {
+        if let Err(reason) = connection.take_place() {
             count(self.shared.counters.refused_messages);
-            return connection.refuse("the engine has as many connections as it can serve");
+            return connection.refuse(&reason);
         }
         let name = self.next;
         if self.watch(&connection, name).is_ok() {
@@ -126,6 +157,10 @@ impl Control {
             // Explicitly, since a batch that is being computed keeps the socket open a little
             // longer.
             let _ = epoll::delete(&self.epoll, &*connection);
+            if let Some(session) = connection.owned() {
+                let end = Instant::now() + self.grace;
+                self.orphans.push_back((end, Arc::downgrade(session)));
+            }
             self.connections.remove(&name);
             uncount(self.shared.counters.connections);
         }

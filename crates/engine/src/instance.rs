@@ -23,6 +23,7 @@ use slipstream_ring::ring::{Consumer, Corrupt, Geometry, Producer};
 use crate::aggregation::{Aggregator, Due};
 use crate::counters::{Counters, count, uncount};
 use crate::lock;
+use crate::quotas::Share;
 use crate::session::Session;
 
 /// The number of requests that are taken in a client's turn at most.
@@ -41,7 +42,9 @@ pub(crate) struct Terms {
 pub(crate) struct Instance {
     /// The keys that the client may use.
     pub(crate) session: Arc<Session>,
-    /// The number of requests that are taken in its turn.
+    /// The user that its lanes are charged to.
+    pub(crate) user: u32,
+    /// The number of requests that are taken in its turn, among the instances of its user.
     pub(crate) weight: u32,
     /// The bell that the engine arms when it sleeps.
     pub(crate) bell: Bell<Arc<Memory>>,
@@ -57,6 +60,8 @@ pub(crate) struct Instance {
     /// The connection, to be shut down when the client has broken the rules.
     socket: Arc<OwnedFd>,
     counters: Arc<Counters>,
+    /// Its place and its memory, which count for its user.
+    _shares: [Share; 2],
 }
 
 /// The state for the delivery of responses.
@@ -83,6 +88,7 @@ impl Instance {
         session: Arc<Session>,
         socket: Arc<OwnedFd>,
         counters: Arc<Counters>,
+        (user, shares): (u32, [Share; 2]),
     ) -> io::Result<(Self, Consumer<Arc<Memory>>, Handover)> {
         let layout = terms.layout;
         let (memory, file) = Memory::create(layout.words())?;
@@ -107,6 +113,7 @@ impl Instance {
         count(counters.instances);
         let instance = Self {
             session,
+            user,
             weight: terms.weight.clamp(*WEIGHTS.start(), *WEIGHTS.end()),
             bell: Bell::new(memory.clone(), ENGINE_BELL),
             doorbell,
@@ -117,6 +124,7 @@ impl Instance {
             is_abandoned: AtomicBool::new(false),
             socket,
             counters,
+            _shares: shares,
         };
         Ok((instance, requests, for_client))
     }

@@ -20,8 +20,12 @@ mod instance;
 mod listener;
 mod pace;
 mod queues;
+mod quotas;
+mod round;
 mod scheduler;
 mod session;
+mod shares;
+mod signature;
 mod sleep;
 mod validation;
 mod worker;
@@ -36,13 +40,16 @@ use std::time::Duration;
 
 use rustix::event::EventfdFlags;
 use slipstream_accelerators::lanes::Backend;
+use slipstream_offload::costs::SESSION_GRACE;
 
 pub use counters::Status;
 pub use pace::Pace;
+pub use quotas::Quotas;
 
 use control::Control;
 use counters::Counters;
 use listener::Listener;
+use quotas::Ledger;
 use scheduler::Scheduler;
 use worker::Worker;
 
@@ -57,6 +64,11 @@ pub struct Options {
     pub backend: Backend,
     /// The users that may connect, beside root and the engine's own.
     pub allow: Vec<u32>,
+    /// The most that each user but root may have.
+    pub quotas: Quotas,
+    /// The time for which keys stay after their owner has gone, for workers that finish what they
+    /// have begun.
+    pub grace: Duration,
     /// The time for which a batch that is not full waits for requests of jobs that clients report
     /// as concurrent. `None`: as long as a batch of its kind takes.
     pub linger: Option<Duration>,
@@ -79,6 +91,7 @@ pub struct Engine {
 #[derive(Debug)]
 struct Shared {
     counters: Arc<Counters>,
+    ledger: Ledger,
     scheduler: Mutex<Scheduler>,
     stopping: AtomicBool,
     /// Readable when the engine stops.
@@ -87,6 +100,9 @@ struct Shared {
 }
 
 impl Engine {
+    /// The default of [`Options::grace`].
+    pub const GRACE: Duration = SESSION_GRACE;
+
     /// Listens on the socket and starts the threads.
     ///
     /// # Errors
@@ -105,6 +121,7 @@ impl Engine {
         let shared = Arc::new(Shared {
             scheduler: Mutex::new(scheduler),
             counters,
+            ledger: Ledger::new(options.quotas),
             stopping: AtomicBool::new(false),
             stop,
             backend: options.backend,
@@ -117,7 +134,7 @@ impl Engine {
         for (index, core) in options.cores.into_iter().enumerate() {
             engine.start_worker(index, core)?;
         }
-        let control = Control::new(listener, shared)?;
+        let control = Control::new(listener, shared, options.grace)?;
         let thread = thread::Builder::new().name("engine-control".into());
         engine.threads.push(thread.spawn(move || control.run())?);
         Ok(engine)

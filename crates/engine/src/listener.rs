@@ -50,11 +50,12 @@ impl Listener {
         })
     }
 
-    /// Accepts the next connection. Returns true with it if its user may use the engine.
+    /// Accepts the next connection. Returns it with its user, and true if that user may use the
+    /// engine.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there is none, and other errors of accepting.
-    pub(crate) fn accept(&self) -> io::Result<(OwnedFd, bool)> {
+    pub(crate) fn accept(&self) -> io::Result<(OwnedFd, u32, bool)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let connection = rustix::net::accept_with(&self.socket, flags)?;
         let user = rustix::net::sockopt::socket_peercred(&connection)?
@@ -62,7 +63,7 @@ impl Listener {
             .as_raw();
         let own = rustix::process::geteuid().as_raw();
         let is_allowed = user == 0 || user == own || self.allow.contains(&user);
-        Ok((connection, is_allowed))
+        Ok((connection, user, is_allowed))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Requests that have been taken from rings and wait to be computed, sorted by kind.
+//! Requests that have been taken from rings and wait to be computed, sorted by kind and user.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use slipstream_accelerators::lanes::LANES;
 use slipstream_offload::costs::{Cost, PATIENCE_BATCHES};
 use slipstream_offload::{Kind, PerKind};
+
+use crate::shares::{Place, Shares};
 
 /// Returns the number of requests that fill a batch of this kind, so that waiting gains nothing.
 /// Four operations of RSA take half the time of eight, but with a configured `linger` only eight
@@ -49,11 +51,15 @@ pub(crate) struct Queues<T> {
     costs: PerKind<Cost>,
     /// The number of waiting requests that [share lanes](shares_lanes).
     waiting: usize,
+    /// The number of waiting requests of each kind, for each user.
+    counts: Vec<[usize; Kind::COUNT]>,
+    shares: Shares,
 }
 
 #[derive(Debug)]
 struct Waiting<T> {
     arrived: Instant,
+    user: Place,
     request: T,
 }
 
@@ -74,25 +80,45 @@ impl<T> Default for Queues<T> {
             queues: Default::default(),
             costs: Default::default(),
             waiting: 0,
+            counts: Vec::new(),
+            shares: Shares::default(),
         }
     }
 }
 
 impl<T> Queues<T> {
-    /// Adds a request that has arrived now.
-    pub(crate) fn push(&mut self, kind: Kind, now: Instant, request: T) {
+    /// Returns the place of a user, which stays the same.
+    pub(crate) fn place(&mut self, user: u32) -> Place {
+        let place = self.shares.place(user);
+        let known = self.counts.len().max(place + 1);
+        self.counts.resize(known, [0; Kind::COUNT]);
+        place
+    }
+
+    /// Adds a request of a user that has arrived now.
+    pub(crate) fn push(&mut self, kind: Kind, user: Place, now: Instant, request: T) {
+        if !self.waits(user) {
+            self.shares.begin(user);
+        }
+        self.counts[user][kind.index()] += 1;
         self.queues[kind.index()].push_back(Waiting {
             arrived: now,
+            user,
             request,
         });
         self.waiting += usize::from(shares_lanes(kind));
     }
 
-    /// Returns true if enough requests of a kind wait, so that no more are taken from rings.
-    /// Requests that stay in the rings keep their fair order.
-    pub(crate) fn has_enough(&self) -> bool {
-        let mut queues = Kind::ALL.into_iter().zip(&self.queues);
-        queues.any(|(kind, queue)| queue.len() >= enough(kind))
+    /// Returns true if enough requests of a user and a kind wait, so that no more of this user are
+    /// taken from rings. So a user cannot make the queues long for others. Requests that stay in the
+    /// rings keep their fair order.
+    pub(crate) fn has_enough(&self, user: Place) -> bool {
+        let mut counts = Kind::ALL.into_iter().zip(&self.counts[user]);
+        counts.any(|(kind, count)| *count >= enough(kind))
+    }
+
+    fn waits(&self, user: Place) -> bool {
+        self.counts[user].iter().any(|count| *count > 0)
     }
 
     fn fills_batch(&self, kind: Kind, linger: Option<Duration>) -> bool {
@@ -107,6 +133,10 @@ impl<T> Queues<T> {
     /// It is the oldest full batch, or a request that has waited too long for one; without a full
     /// batch of lanes it is the oldest request that has lingered. Content is a full batch that
     /// keeps no lanes busy: it is never waited for, and only its age counts.
+    ///
+    /// Among several users, the one that has been served least goes before the oldest. While others
+    /// fill batches, its requests do not wait for company either, if it stays the one that has been
+    /// served less: it pays for the lanes that stay empty.
     pub(crate) fn choose(
         &self,
         now: Instant,
@@ -118,22 +148,25 @@ impl<T> Queues<T> {
             .any(|kind| shares_lanes(kind) && self.fills_batch(kind, linger));
         let are_all_here = || self.waiting > 0 && self.waiting >= concurrency();
         let due = if has_full_lanes {
-            self.oldest(|kind, arrived| {
+            self.first(|kind, head| {
                 self.fills_batch(kind, linger)
-                    || now.saturating_duration_since(arrived)
+                    || now.saturating_duration_since(head.arrived)
                         >= PATIENCE_BATCHES * self.costs[kind].or_zero()
+                    || self.is_behind(kind, head.user)
             })
         } else if are_all_here() {
-            self.oldest(|_, _| true)
+            self.first(|_, _| true)
         } else {
-            self.oldest(|kind, arrived| self.deadline(kind, arrived, linger) <= now)
+            self.first(|kind, head| {
+                self.deadline(kind, head.arrived, linger) <= now || self.is_behind(kind, head.user)
+            })
         };
-        if let Some((_, kind)) = due {
+        if let Some(kind) = due {
             return Choice::Batch(kind);
         }
         let deadlines = self
-            .arrivals()
-            .map(|(arrived, kind)| self.deadline(kind, arrived, linger));
+            .heads()
+            .map(|(kind, head)| self.deadline(kind, head.arrived, linger));
         deadlines.min().map_or(Choice::Nothing, Choice::Linger)
     }
 
@@ -146,20 +179,29 @@ impl<T> Queues<T> {
         }
     }
 
-    /// Takes the batch of this kind, the oldest first: as many as [most], or as [fill](least_full)
-    /// one, or all that wait.
+    /// Takes the batch of this kind, the oldest first, and of several users those of the one that
+    /// has been served least: as many as [most], or as [fill](least_full) one, or all that wait.
     pub(crate) fn take(&mut self, kind: Kind, linger: Option<Duration>) -> Vec<T> {
         let queue = &mut self.queues[kind.index()];
+        let first = queue.front().map(|waiting| waiting.user);
+        if queue.iter().any(|waiting| Some(waiting.user) != first) {
+            let shares = &self.shares;
+            let queue = queue.make_contiguous();
+            queue.sort_by_key(|waiting| (shares.served(waiting.user), waiting.arrived));
+        }
         let least = least_full(kind, linger);
         let count = match queue.len() {
             waiting if waiting >= LANES => most(kind),
             waiting => waiting.min(least),
         };
         self.waiting -= if shares_lanes(kind) { count } else { 0 };
-        queue
-            .drain(..count)
-            .map(|waiting| waiting.request)
-            .collect()
+        let taken: Vec<Waiting<T>> = queue.drain(..count).collect();
+        let users: Vec<Place> = taken.iter().map(|waiting| waiting.user).collect();
+        for &user in &users {
+            self.counts[user][kind.index()] -= 1;
+        }
+        self.shares.charge(&users, self.costs[kind].or_zero());
+        taken.into_iter().map(|waiting| waiting.request).collect()
     }
 
     /// Notes the cost of a batch of this kind.
@@ -172,175 +214,53 @@ impl<T> Queues<T> {
         for queue in &mut self.queues {
             queue.retain(|waiting| !condition(&waiting.request));
         }
+        self.counts.fill([0; Kind::COUNT]);
+        for (kind, queue) in self.queues.iter().enumerate() {
+            for waiting in queue {
+                self.counts[waiting.user][kind] += 1;
+            }
+        }
         let lanes = Kind::ALL.into_iter().zip(&self.queues);
         self.waiting = lanes
             .filter_map(|(kind, queue)| shares_lanes(kind).then_some(queue.len()))
             .sum();
     }
 
-    fn oldest(&self, condition: impl Fn(Kind, Instant) -> bool) -> Option<(Instant, Kind)> {
-        self.arrivals()
-            .filter(|(arrived, kind)| condition(*kind, *arrived))
-            .min_by_key(|(arrived, _)| *arrived)
+    /// Returns true if the user is entitled to a batch of this kind for itself: others wait that
+    /// have been served more, and still will have been. Only content and full batches keep it
+    /// waiting, so it does not keep waiting for company.
+    fn is_behind(&self, kind: Kind, user: Place) -> bool {
+        let is_contended = Kind::ALL
+            .into_iter()
+            .any(|kind| self.queues[kind.index()].len() >= enough(kind));
+        let users = (0..self.counts.len()).filter(|&user| self.waits(user));
+        let most = users.map(|user| self.shares.served(user)).max();
+        let own = self.shares.served(user) + self.costs[kind].or_zero();
+        is_contended && most.is_some_and(|most| most > own)
     }
 
-    /// Returns the arrival of the oldest request of each kind.
-    fn arrivals(&self) -> impl Iterator<Item = (Instant, Kind)> {
+    /// Returns the kind of the request that fulfils a condition, of the user that has been served
+    /// least; the oldest of its requests.
+    fn first(&self, condition: impl Fn(Kind, &Waiting<T>) -> bool) -> Option<Kind> {
+        self.heads()
+            .filter(|(kind, head)| condition(*kind, head))
+            .min_by_key(|(_, head)| (self.shares.served(head.user), head.arrived))
+            .map(|(kind, _)| kind)
+    }
+
+    /// Returns the oldest request of each kind and user.
+    fn heads(&self) -> impl Iterator<Item = (Kind, &Waiting<T>)> {
         let queues = Kind::ALL.into_iter().zip(&self.queues);
-        queues.filter_map(|(kind, queue)| Some((queue.front()?.arrived, kind)))
+        queues.flat_map(|(kind, queue)| {
+            let users = self.counts.iter().enumerate();
+            let waiting = users.filter(move |(_, counts)| counts[kind.index()] > 0);
+            waiting.filter_map(move |(user, _)| {
+                let head = queue.iter().find(|waiting| waiting.user == user);
+                Some((kind, head?))
+            })
+        })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use slipstream_keys::rsa::Size;
-    use slipstream_offload::Coding;
-
-    use super::*;
-
-    const RSA: Kind = Kind::Rsa(Size::Rsa2048);
-    const CONTENT: Kind = Kind::Compress(Coding::Deflate);
-    const LINGER: Option<Duration> = Some(Duration::from_micros(100));
-
-    /// Requests of these kinds, each a microsecond after the one before.
-    fn filled(kinds: &[(Kind, usize)]) -> (Queues<usize>, Instant) {
-        let mut queues = Queues::default();
-        let mut now = Instant::now();
-        for (kind, count) in kinds {
-            for number in 0..*count {
-                queues.push(*kind, now, number);
-                now += Duration::from_micros(1);
-            }
-        }
-        (queues, now)
-    }
-
-    #[test]
-    fn a_full_batch_goes_at_once_and_in_order() {
-        let (mut queues, now) = filled(&[(Kind::X25519, 1), (RSA, 11)]);
-        queues.measured(Kind::X25519, Duration::from_secs(1));
-        assert_eq!(queues.choose(now, LINGER, || 100), Choice::Batch(RSA));
-        assert_eq!(
-            queues.take(RSA, LINGER).as_slice(),
-            [0, 1, 2, 3, 4, 5, 6, 7]
-        );
-        assert!(!queues.has_enough());
-        assert_eq!(queues.take(RSA, LINGER).as_slice(), [8, 9, 10]);
-        assert_eq!(queues.take(Kind::X25519, LINGER).as_slice(), [0]);
-        assert_eq!(queues.choose(now, LINGER, || 100), Choice::Nothing);
-    }
-
-    #[test]
-    fn what_has_waited_for_as_long_as_it_takes_goes_before_full_batches() {
-        let (mut queues, now) = filled(&[(Kind::X25519, 1), (RSA, 8)]);
-        queues.measured(Kind::X25519, Duration::from_micros(40));
-        assert_eq!(queues.choose(now, LINGER, || 100), Choice::Batch(RSA));
-        let later = now + Duration::from_micros(80);
-        assert_eq!(
-            queues.choose(later, LINGER, || 100),
-            Choice::Batch(Kind::X25519)
-        );
-    }
-
-    #[test]
-    fn what_does_not_fill_a_batch_lingers_while_more_can_come() {
-        let (queues, now) = filled(&[(RSA, 2), (Kind::X25519, 1)]);
-        let deadline = now - Duration::from_micros(3) + LINGER.expect("some");
-        assert_eq!(queues.choose(now, LINGER, || 4), Choice::Linger(deadline));
-        assert_eq!(
-            queues.choose(now, LINGER, || 3),
-            Choice::Batch(RSA),
-            "all are here"
-        );
-        assert_eq!(
-            queues.choose(now, LINGER, || 0),
-            Choice::Batch(RSA),
-            "unknown"
-        );
-        assert_eq!(
-            queues.choose(now, Some(Duration::ZERO), || 4),
-            Choice::Batch(RSA)
-        );
-        assert_eq!(queues.choose(deadline, LINGER, || 4), Choice::Batch(RSA));
-    }
-
-    #[test]
-    fn without_a_limit_four_operations_of_rsa_are_enough() {
-        let (mut queues, now) = filled(&[(RSA, 6)]);
-        assert!(matches!(
-            queues.choose(now, LINGER, || 100),
-            Choice::Linger(_)
-        ));
-        assert_eq!(queues.choose(now, None, || 100), Choice::Batch(RSA));
-        assert_eq!(queues.take(RSA, None).as_slice(), [0, 1, 2, 3]);
-        assert_eq!(queues.take(RSA, None).as_slice(), [4, 5]);
-    }
-
-    #[test]
-    fn without_a_limit_it_lingers_as_long_as_it_takes() {
-        let (mut queues, now) = filled(&[(RSA, 1), (Kind::X25519, 1)]);
-        let start = now - Duration::from_micros(2);
-        queues.measured(RSA, Duration::from_micros(800));
-        queues.measured(Kind::X25519, Duration::from_micros(40));
-        let deadline = start + Duration::from_micros(41);
-        assert_eq!(queues.choose(now, None, || 4), Choice::Linger(deadline));
-        let batch = Choice::Batch(Kind::X25519);
-        assert_eq!(queues.choose(deadline, None, || 4), batch, "not the oldest");
-        assert_eq!(queues.choose(now, None, || 2), Choice::Batch(RSA));
-    }
-
-    #[test]
-    fn content_goes_one_by_one_and_waits_for_nobody() {
-        let (mut queues, now) = filled(&[(CONTENT, 10)]);
-        for number in 0..10 {
-            for linger in [None, LINGER] {
-                assert_eq!(queues.choose(now, linger, || 100), Choice::Batch(CONTENT));
-            }
-            assert_eq!(queues.take(CONTENT, LINGER).as_slice(), [number]);
-        }
-        assert_eq!(queues.choose(now, None, || 100), Choice::Nothing);
-    }
-
-    #[test]
-    fn little_content_is_taken_ahead() {
-        for (kind, count, is_enough) in [
-            (CONTENT, 1, false),
-            (CONTENT, 2, true),
-            (RSA, 7, false),
-            (RSA, 8, true),
-        ] {
-            let (queues, _) = filled(&[(kind, count)]);
-            assert_eq!(queues.has_enough(), is_enough, "{count} of {kind:?}");
-        }
-    }
-
-    #[test]
-    fn content_and_lanes_take_turns_by_age() {
-        let (mut queues, now) = filled(&[(CONTENT, 1), (RSA, 8), (CONTENT, 1)]);
-        for expected in [CONTENT, RSA, CONTENT] {
-            assert_eq!(queues.choose(now, LINGER, || 100), Choice::Batch(expected));
-            queues.take(expected, LINGER);
-        }
-        // What lingers is passed by content that is younger, and goes on lingering.
-        let (mut queues, now) = filled(&[(RSA, 2), (CONTENT, 3)]);
-        let deadline = now - Duration::from_micros(5) + LINGER.expect("some");
-        assert_eq!(queues.choose(now, LINGER, || 3), Choice::Batch(CONTENT));
-        assert_eq!(queues.choose(now, LINGER, || 2), Choice::Batch(RSA));
-        assert_eq!(queues.choose(deadline, LINGER, || 3), Choice::Batch(RSA));
-        for _ in 0..3 {
-            queues.take(CONTENT, LINGER);
-        }
-        assert_eq!(queues.choose(now, LINGER, || 3), Choice::Linger(deadline));
-    }
-
-    #[test]
-    fn what_is_discarded_does_not_wait() {
-        let (mut queues, now) = filled(&[(RSA, 8), (Kind::X25519, 2)]);
-        queues.discard(|number| number % 2 == 1);
-        assert_eq!(queues.take(RSA, LINGER).as_slice(), [0, 2, 4, 6]);
-        assert_eq!(
-            queues.choose(now, LINGER, || 1),
-            Choice::Batch(Kind::X25519)
-        );
-    }
-}
+mod tests;

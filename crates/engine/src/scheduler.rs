@@ -20,6 +20,8 @@ use crate::counters::{Counters, count};
 use crate::instance::Instance;
 use crate::pace::Card;
 use crate::queues::{Choice, Queues};
+use crate::round::Round;
+use crate::shares::Place;
 use crate::sleep::Sleep;
 use crate::validation::{self, Task};
 
@@ -30,9 +32,8 @@ pub(crate) struct Scheduler {
     backend: Backend,
     linger: Option<Duration>,
     card: Option<Card>,
-    clients: Vec<Client>,
-    /// The index of the client that has its turn, and the number of requests it has left in it.
-    turn: (usize, u32),
+    /// The clients of each user, by the user's [place](Place).
+    rounds: Vec<Round<Client>>,
     queues: Queues<Request>,
     held: BinaryHeap<Held>,
     /// Clients to be woken, in the order of time.
@@ -110,8 +111,7 @@ impl Scheduler {
             backend: options.backend,
             linger: options.linger,
             card,
-            clients: Vec::new(),
-            turn: (0, 0),
+            rounds: Vec::new(),
             queues: Queues::default(),
             held: BinaryHeap::new(),
             signals: VecDeque::new(),
@@ -138,7 +138,10 @@ impl Scheduler {
         if self.sleep.is_armed {
             instance.bell.arm();
         }
-        self.clients.push(Client {
+        let user = self.queues.place(instance.user);
+        let rounds = self.rounds.len().max(user + 1);
+        self.rounds.resize_with(rounds, Round::default);
+        self.rounds[user].add(Client {
             instance,
             requests,
             taken: 0,
@@ -152,30 +155,15 @@ impl Scheduler {
     pub(crate) fn remove(&mut self, instance: &Arc<Instance>) {
         instance.end();
         self.sleep.forget(&instance.doorbell);
-        self.leave(instance);
+        for round in &mut self.rounds {
+            round.remove(|client| Arc::ptr_eq(&client.instance, instance));
+        }
         self.queues
             .discard(|request| Arc::ptr_eq(&request.instance, instance));
         self.held
             .retain(|held| !Arc::ptr_eq(&held.instance, instance));
         self.signals
             .retain(|(_, waiting)| !Arc::ptr_eq(waiting, instance));
-    }
-
-    /// Takes the client out of the round. If it had its turn, the next client has it now.
-    fn leave(&mut self, instance: &Arc<Instance>) {
-        let mut places = self.clients.iter();
-        let Some(place) = places.position(|client| Arc::ptr_eq(&client.instance, instance)) else {
-            return;
-        };
-        self.clients.remove(place);
-        let (turn, _) = self.turn;
-        if place < turn {
-            self.turn.0 -= 1;
-        } else if place == turn {
-            let next = place % self.clients.len().max(1);
-            let weight = self.clients.get(next).map(|client| client.instance.weight);
-            self.turn = (next, weight.unwrap_or(0));
-        }
     }
 
     /// Notes that an engine thread that slept is awake.
@@ -257,8 +245,7 @@ impl Scheduler {
 
     fn choose(&self, now: Instant) -> Choice {
         let concurrency = || {
-            self.clients
-                .iter()
+            self.clients()
                 .map(|client| client.instance.concurrency())
                 .sum()
         };
@@ -277,55 +264,67 @@ impl Scheduler {
 
     fn arm(&mut self) {
         self.sleep.is_armed = true;
-        for client in &self.clients {
+        for client in self.clients() {
             client.instance.bell.arm();
         }
     }
 
     fn disarm(&mut self) {
         if std::mem::take(&mut self.sleep.is_armed) {
-            for client in &self.clients {
+            for client in self.clients() {
                 client.instance.bell.disarm();
             }
         }
     }
 
-    /// Takes requests from the rings, in weighted round robin, until they fill a batch or the rings
-    /// are empty. A chunk of content is a turn by itself, regardless of the weight: it can take
-    /// longer than many operations. A simulated card takes all requests, since the time of each
-    /// starts when it arrives. Returns false if the sweep stopped earlier to release the lock:
+    fn clients(&self) -> impl Iterator<Item = &Client> {
+        self.rounds.iter().flat_map(Round::members)
+    }
+
+    /// Takes requests from the rings, of each user in weighted round robin, until they fill a batch
+    /// or the user's rings are empty. So no user waits to be looked at until another one, that
+    /// floods, has had enough. A chunk of content is a turn by itself, regardless of the weight: it
+    /// can take longer than many operations. A simulated card takes all requests, since the time of
+    /// each starts when it arrives. Returns false if the sweep stopped earlier to release the lock:
     /// clients may submit, and be refused, as fast as requests are taken.
     fn sweep(&mut self, now: Instant) -> bool {
+        let mut has_seen_all = true;
+        for user in 0..self.rounds.len() {
+            has_seen_all &= self.sweep_user(user, now);
+        }
+        has_seen_all
+    }
+
+    fn sweep_user(&mut self, user: Place, now: Instant) -> bool {
         let mut without = 0;
         let mut taken = 0;
-        while without < self.clients.len() && (self.card.is_some() || !self.queues.has_enough()) {
+        while without < self.rounds[user].members().len()
+            && (self.card.is_some() || !self.queues.has_enough(user))
+        {
             if taken == SWEEP {
                 return false;
             }
-            let (index, left) = self.turn;
-            let kind = if left > 0 {
-                self.take(index, now)
-            } else {
-                None
+            let kind = match self.rounds[user].is_over() {
+                true => None,
+                false => self.take(user, now),
             };
             if let Some(kind) = kind {
                 let is_content = matches!(kind, Kind::Compress(_));
-                self.turn.1 = if is_content { 0 } else { left - 1 };
+                self.rounds[user].use_up(if is_content { u32::MAX } else { 1 });
                 without = 0;
                 taken += 1;
             } else {
-                let next = (index + 1) % self.clients.len();
-                self.turn = (next, self.clients[next].instance.weight);
+                self.rounds[user].advance(|client| client.instance.weight);
                 without += 1;
             }
         }
         true
     }
 
-    /// Takes a request of this client, if there is one and its response will have room. Returns its
-    /// kind.
-    fn take(&mut self, index: usize, now: Instant) -> Option<Kind> {
-        let client = &mut self.clients[index];
+    /// Takes a request of the client that has the user's turn, if there is one and its response will
+    /// have room. Returns its kind.
+    fn take(&mut self, user: Place, now: Instant) -> Option<Kind> {
+        let client = self.rounds[user].current()?;
         if client.instance.has_ended() {
             return None;
         }
@@ -365,7 +364,7 @@ impl Scheduler {
                     taken: now,
                     release,
                 };
-                self.queues.push(kind, now, request);
+                self.queues.push(kind, user, now, request);
             }
             None => self.refuse(instance, id, now),
         }

@@ -7,7 +7,8 @@ use slipstream_compress::Method;
 use slipstream_keys::{Handle, Key, Operand, PrivateKey};
 use slipstream_offload::{Kind, Operation};
 
-use crate::session::Session;
+use crate::session::{Held, Session};
+use crate::signature;
 
 /// A task that a client has asked for.
 #[derive(Debug)]
@@ -27,8 +28,8 @@ pub(crate) struct Chunk {
     pub(crate) length: usize,
 }
 
-/// Returns the task that `request` asks for. `None` if its client has no such key or buffer, if
-/// lengths do not fit, if the lanes do not compute its kind, or if its coding has no such level for
+/// Returns the task that `request` asks for. `None` if its client has no such key or buffer, or may
+/// not use the key for that, if lengths do not fit, if the lanes do not compute its kind, or if its coding has no such level for
 /// this much content. Values are checked when they are computed with.
 pub(crate) fn task(
     backend: Backend,
@@ -83,14 +84,22 @@ fn operation(
     }
     let operation = match kind {
         Kind::Rsa(size) => match session.find(key)? {
-            PrivateKey::Rsa(key) if key.size() == size => Operation::Rsa {
-                key: Key::Value(key),
-                input: first,
-            },
+            Held {
+                key: PrivateKey::Rsa(key),
+                policy,
+            } if key.size() == size && signature::is_allowed(policy, first.as_slice()) => {
+                Operation::Rsa {
+                    key: Key::Value(key),
+                    input: first,
+                }
+            }
             _ => return None,
         },
         Kind::Ecdsa(curve) => match session.find(key)? {
-            PrivateKey::Ec(key) if key.curve() == curve => Operation::Ecdsa {
+            Held {
+                key: PrivateKey::Ec(key),
+                ..
+            } if key.curve() == curve => Operation::Ecdsa {
                 key: Key::Value(key),
                 digest: first,
             },

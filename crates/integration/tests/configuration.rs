@@ -209,7 +209,7 @@ fn every_directive_is_accepted(build: Build) {
         "",
         "fibers 1; fiber_stack 64k; flush 1; lanes auto;",
         "fibers 30000; fiber_stack 64m; flush 8; lanes portable; ahead 4096; nonces_ahead 8; offload async; poll timer 10us; poll_thresholds 48 24; notify fd; \
-         device unix:/nowhere/engine.sock; ring 64; interrupts 4; weight 2; keys shared;",
+         device unix:/nowhere/engine.sock; device_user 65534; ring 64; interrupts 4; weight 2; keys shared;",
         "fiber_stack 65536; flush auto; lanes off; ahead off; nonces_ahead off;",
     ] {
         let configuration = Configuration::new().lanes(Lanes::Block(directives.to_owned()));

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use slipstream_accelerators::engine::EngineUser;
 use slipstream_accelerators::engine::protocol::layout::{Layout, SLOTS};
 use slipstream_accelerators::engine::protocol::message::Aggregation;
 use slipstream_accelerators::lanes::{Backend, LANES};
@@ -35,6 +36,8 @@ pub(crate) struct CoreConf {
     pub(crate) notify: Notify,
     /// `device`: the engine's socket.
     pub(crate) device: Option<&'static Path>,
+    /// `device_user`: the user that the engine may run as; `None` for that of its systemd unit.
+    device_user: Option<&'static str>,
     /// `ring`: slots of the rings to it; `None` for [`DEFAULT_SLOTS`].
     ring: Option<Layout>,
     /// `interrupts`: the rule by which the engine wakes a worker.
@@ -92,6 +95,7 @@ pub(crate) const DEFAULT: CoreConf = CoreConf {
     thresholds: Heuristic::DEFAULT,
     notify: Notify::Queue,
     device: None,
+    device_user: None,
     ring: None,
     interrupts: Aggregation::Adaptive,
     weight: 1,
@@ -119,7 +123,7 @@ const SOCKET_PATH_BYTES: usize = 107;
 type Set = fn(&mut CoreConf, &[&str]) -> Result<(), &'static str>;
 
 /// Each directive with the function that reads its values. An error names the valid values.
-const DIRECTIVES: [(&str, Set); 15] = [
+const DIRECTIVES: [(&str, Set); 16] = [
     ("fibers", |conf, values| {
         conf.fibers = one(values, |value| number(value, 1..=MOST_FIBERS))
             .ok_or("give a number from 1 to 30000")?;
@@ -219,6 +223,11 @@ const DIRECTIVES: [(&str, Set); 15] = [
         };
         Ok(())
     }),
+    ("device_user", |conf, values| {
+        conf.device_user =
+            Some(one(values, parse_user).ok_or("give the name or the number of a user")?);
+        Ok(())
+    }),
     ("ring", |conf, values| {
         let layout = one(values, |value| Layout::new(number(value, SLOTS)?));
         conf.ring = Some(layout.ok_or("give a power of two from 8 to 4096")?);
@@ -294,7 +303,7 @@ impl CoreConf {
             return Err("\"keys isolated\" cannot be combined with \"offload software\"".into());
         }
         if self.device.is_none() {
-            for name in ["ring", "interrupts", "weight"] {
+            for name in ["device_user", "ring", "interrupts", "weight"] {
                 let place = DIRECTIVES.iter().position(|(known, _)| *known == name);
                 if place.is_some_and(|place| self.given[place]) {
                     return Err(format!("\"{name}\" means nothing without a \"device\""));
@@ -313,6 +322,11 @@ impl CoreConf {
             (None, Some(_)) => Scheme::Hybrid,
             (None, None) => Scheme::Idle,
         }
+    }
+
+    /// Returns the user that the engine may run as, beside root and nginx's own.
+    pub(crate) fn engine_user(&self) -> EngineUser {
+        self.device_user.map(EngineUser::new).unwrap_or_default()
     }
 
     /// Returns the layout of the rings to the device.
@@ -366,6 +380,12 @@ fn parse_interval(text: &str) -> Option<Duration> {
     };
     let interval = unit.checked_mul(digits.parse().ok()?)?;
     (!interval.is_zero() && interval <= MOST).then_some(interval)
+}
+
+/// Reads the name or the number of a user, who need not exist.
+fn parse_user(text: &str) -> Option<&'static str> {
+    // As for the path of the socket.
+    (!text.is_empty()).then(|| &*Box::leak(text.to_owned().into_boxed_str()))
 }
 
 /// Reads `unix:` and an absolute path, as in nginx's own directives.

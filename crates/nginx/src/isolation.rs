@@ -5,21 +5,24 @@
 //! reload that fails there leaves the old workers serving. A worker then wipes the keys that it has
 //! inherited from the master's memory, before it serves any client.
 
+use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
 use nginx_sys::{EVP_PKEY, EVP_PKEY_free, SSL_CTX, SSL_CTX_use_PrivateKey};
-use slipstream_accelerators::engine::Connection;
 use slipstream_accelerators::engine::protocol::message::Token;
+use slipstream_accelerators::engine::protocol::policy::Policy;
+use slipstream_accelerators::engine::{Connection, EngineUser};
 use slipstream_keys::scrub::Scrubber;
 use slipstream_offload::costs::MESSAGE_PATIENCE;
 use slipstream_openssl::held::{self, PrivateParts};
 
-use crate::openssl::each_private_key;
+use crate::openssl::{each_private_key, enables_rsa_key_exchange};
 
 /// The keys of a configuration, at the device.
 struct Isolated {
-    /// As long as it is open, the device keeps the keys.
+    /// As long as it is open, the device keeps the keys. It belongs to the master: workers use the
+    /// keys, and cannot bring any.
     _connection: Connection,
     token: Token,
 }
@@ -45,7 +48,7 @@ pub(crate) fn begin() {
     state().read = None;
 }
 
-/// Registers the private keys of `contexts` at the device at `path`, and puts keys with handles in
+/// Registers the private keys of `contexts` at the device at `path`, which may run as `user`, and puts keys with handles in
 /// their places.
 ///
 /// # Errors
@@ -53,7 +56,11 @@ pub(crate) fn begin() {
 ///
 /// # Safety
 /// In the master, with valid contexts, after the provider has been loaded.
-pub(crate) unsafe fn isolate(path: &Path, contexts: &[*mut SSL_CTX]) -> Result<(), String> {
+pub(crate) unsafe fn isolate(
+    path: &Path,
+    user: &EngineUser,
+    contexts: &[*mut SSL_CTX],
+) -> Result<(), String> {
     let device = path.display();
     if slipstream_openssl::keys_with_lanes() > 0 {
         // nginx 1.28 keeps keys over a reload, and with them their forms for lanes, of which
@@ -64,11 +71,24 @@ pub(crate) unsafe fn isolate(path: &Path, contexts: &[*mut SSL_CTX]) -> Result<(
                 .into(),
         );
     }
-    let connection = Connection::new(path)
-        .map_err(|error| format!("no engine at {device} to hold the keys ({error}): start it"))?;
+    let connection = Connection::new(path, user).map_err(|error| match error.kind() {
+        // It names the path and the cure.
+        io::ErrorKind::PermissionDenied => error.to_string(),
+        _ => format!("no engine at {device} to hold the keys ({error}): start it"),
+    })?;
+    // The list of ciphers of a connection is that of its address's default server, whatever server
+    // it turns out to be for: so one server with RSA key exchange decides for the keys of all.
+    // SAFETY: by the caller's promise.
+    let decrypts = contexts
+        .iter()
+        .any(|&context| unsafe { enables_rsa_key_exchange(context) });
+    let policy = match decrypts {
+        true => Policy::ANYTHING,
+        false => Policy::SIGNATURES,
+    };
     for &context in contexts {
         // SAFETY: by the caller's promise; the key is that of the current certificate.
-        unsafe { each_private_key(context, |key| replace(&connection, context, key)) }?;
+        unsafe { each_private_key(context, |key| replace(&connection, policy, context, key)) }?;
     }
     let token = connection
         .grant(MESSAGE_PATIENCE)
@@ -84,6 +104,7 @@ pub(crate) unsafe fn isolate(path: &Path, contexts: &[*mut SSL_CTX]) -> Result<(
 /// `key` is the key of the current certificate of `context`; the provider has been loaded.
 unsafe fn replace(
     connection: &Connection,
+    policy: Policy,
     context: *mut SSL_CTX,
     key: *mut EVP_PKEY,
 ) -> Result<(), String> {
@@ -92,7 +113,7 @@ unsafe fn replace(
         "a private key of a kind that no device holds: RSA keys of 2048, 3072 or 4096 bits with \
          two primes, and EC keys on P-256 or P-384 can be isolated",
     )?;
-    let registered = connection.register(parts.parts(), MESSAGE_PATIENCE);
+    let registered = connection.register(parts.parts(), policy, MESSAGE_PATIENCE);
     remember(parts);
     let handle = registered.map_err(|error| format!("the engine does not take a key: {error}"))?;
     // SAFETY: a valid key; the new one is given to the context, which takes a reference of its own.
@@ -128,7 +149,7 @@ fn remember(parts: PrivateParts) {
 /// returns the token with which workers may use them.
 pub(crate) fn adopt() -> Option<Token> {
     let mut state = state();
-    // The old connection is closed; its keys stay as long as old workers are connected.
+    // The old connection is closed; its keys stay for a while, for old workers that drain.
     state.used = state.read.take();
     state.used.as_ref().map(|isolated| isolated.token)
 }
@@ -141,7 +162,7 @@ pub(crate) fn adopt() -> Option<Token> {
 /// # Safety
 /// In a worker that has just been forked, whose other threads, if another module has started any,
 /// do not unmap memory meanwhile.
-pub(crate) unsafe fn wipe() -> std::io::Result<usize> {
+pub(crate) unsafe fn wipe() -> io::Result<usize> {
     let mut state = state();
     let known = std::mem::take(&mut state.known);
     // The connections are the master's.

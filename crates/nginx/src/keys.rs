@@ -197,7 +197,7 @@ unsafe fn isolate(cycle: *mut ngx_cycle_t, conf: &CoreConf) -> Result<(), String
             let servers = Servers::of(cycle);
             servers.check_http()?;
             servers.check_stream()?;
-            isolation::isolate(path, &servers.contexts())
+            isolation::isolate(path, &conf.engine_user(), &servers.contexts())
         }
     });
     if isolated.is_err() {

@@ -32,6 +32,46 @@ unsafe extern "C" {
     ) -> *mut Provider;
 }
 
+/// A stack, here of `SSL_CIPHER`.
+#[repr(C)]
+struct Stack {
+    opaque: [u8; 0],
+}
+
+// <openssl/ssl.h>, <openssl/stack.h>.
+unsafe extern "C" {
+    fn SSL_CTX_get_ciphers(context: *const SSL_CTX) -> *const Stack;
+    fn SSL_CTX_get_options(context: *const SSL_CTX) -> u64;
+    fn SSL_CIPHER_get_kx_nid(cipher: *const c_void) -> c_int;
+    fn OPENSSL_sk_num(stack: *const Stack) -> c_int;
+    fn OPENSSL_sk_value(stack: *const Stack, index: c_int) -> *const c_void;
+}
+
+/// NID_kx_rsa of <openssl/obj_mac.h>.
+const RSA_KEY_EXCHANGE: c_int = 1037;
+
+/// SSL_OP_NO_TLSv1, SSL_OP_NO_TLSv1_1 and SSL_OP_NO_TLSv1_2 of <openssl/ssl.h>.
+const WITHOUT_OLD_VERSIONS: u64 = 1 << 26 | 1 << 28 | 1 << 27;
+
+/// Returns true if `context` lets a client encrypt its secret with an RSA key (RFC 5246, section
+/// 7.4.7.1): one of its cipher suites does, and TLS 1.2 or an older version is enabled.
+///
+/// # Safety
+/// `context` is valid.
+pub(crate) unsafe fn enables_rsa_key_exchange(context: *const SSL_CTX) -> bool {
+    // SAFETY: by the caller's promise; the stack belongs to the context, and an index below its
+    // length is that of a cipher. The length of a null stack is -1.
+    unsafe {
+        if SSL_CTX_get_options(context) & WITHOUT_OLD_VERSIONS == WITHOUT_OLD_VERSIONS {
+            return false;
+        }
+        let ciphers = SSL_CTX_get_ciphers(context);
+        (0..OPENSSL_sk_num(ciphers)).any(|index| {
+            SSL_CIPHER_get_kx_nid(OPENSSL_sk_value(ciphers, index)) == RSA_KEY_EXCHANGE
+        })
+    }
+}
+
 /// The macro SSL_CTX_set_current_cert: makes the first or the next certificate the current one.
 ///
 /// # Safety

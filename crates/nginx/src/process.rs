@@ -74,7 +74,15 @@ pub(crate) unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int
         let has_device = conf.device.is_some() && needs.device_chunk > 0;
         let mut serves_tls = tls;
         if serves_tls.is_some() || has_device {
-            if let Err(error) = make_instance(tls.as_ref(), &conf, needs) {
+            let distrusts = |reason: &io::Error| {
+                let outcome = "software computes until the engine's user listens there";
+                log::write(
+                    (*cycle).log,
+                    Level::Warning,
+                    format_args!("{reason}; {outcome}"),
+                );
+            };
+            if let Err(error) = make_instance(tls.as_ref(), &conf, needs, distrusts) {
                 let isolated = tls.is_some_and(|prepared| prepared.token.is_some());
                 let (level, outcome) = match isolated {
                     false => (Level::Warning, "the worker goes on as without the module"),
@@ -122,14 +130,21 @@ fn left_to_nginx() -> Result<(), Option<(&'static str, &'static str)>> {
     }
 }
 
-fn make_instance(tls: Option<&Prepared>, conf: &CoreConf, needs: Needs) -> io::Result<()> {
+/// Makes this thread's instance. `distrusts` is told why a process that listens at the device's path
+/// is given no request.
+fn make_instance(
+    tls: Option<&Prepared>,
+    conf: &CoreConf,
+    needs: Needs,
+    distrusts: impl FnOnce(&io::Error),
+) -> io::Result<()> {
     let requests = conf.fibers + needs.requests();
     let scheduler = Scheduler {
         flush: conf.flush,
         // A worker that only compresses asks for no operation that has costs.
         software: tls.map_or_else(Default::default, |prepared| prepared.measured.software),
     };
-    let accelerators = accelerators(tls, conf, needs, &scheduler)?;
+    let accelerators = accelerators(tls, conf, needs, &scheduler, distrusts)?;
     let mut instance = Instance::new(accelerators, scheduler, requests)?;
     let waiting = match (conf.device, conf.scheme()) {
         (Some(_), Scheme::Hybrid | Scheme::Interrupt) => Waiting::Sleeping,
@@ -152,6 +167,7 @@ fn accelerators(
     conf: &CoreConf,
     needs: Needs,
     scheduler: &Scheduler,
+    distrusts: impl FnOnce(&io::Error),
 ) -> io::Result<Vec<Box<dyn Accelerator>>> {
     let trigger = match (conf.scheme(), conf.device) {
         (Scheme::Timer(interval), _) => Some(Trigger::Timer(interval)),
@@ -183,8 +199,12 @@ fn accelerators(
             weight: conf.weight,
             aggregation: conf.interrupts,
             token: tls.and_then(|prepared| prepared.token),
+            user: conf.engine_user(),
         };
         let device = Device::new(path.into(), options, START_PATIENCE)?;
+        if let Some(reason) = device.distrust() {
+            distrusts(reason);
+        }
         accelerators.push(threaded(Box::new(device), trigger)?);
     } else if trigger.is_some()
         && let Some(lanes) = lanes(true, 0, 0)

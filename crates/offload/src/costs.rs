@@ -79,6 +79,10 @@ pub const PATIENCE_POLLS: u64 = 8;
 /// lanes that stay empty cost no more than a part of what was computed meanwhile.
 pub const PATIENCE_BATCHES: u32 = 2;
 
+/// The time by which an engine serves a user before others, after the user has asked for less than
+/// its share: longer than any batch takes.
+pub const SHARE_CREDIT: Duration = Duration::from_millis(50);
+
 /// The longest sleep while a request is in flight: then at least one poll is made, whatever the
 /// scheme (the failover timer of QTLS, section 4.3).
 pub const FAILOVER: Duration = Duration::from_millis(5);
@@ -121,6 +125,10 @@ pub const START_PATIENCE: Duration = Duration::from_millis(500);
 /// The time for which an engine waits for more answers before it wakes a client (ACSA, section
 /// 3.3).
 pub const AGGREGATION_PATIENCE: Duration = Duration::from_micros(100);
+
+/// The time for which an engine keeps keys after their owner has gone. Workers that drain finish
+/// handshakes within it: servers give a client a minute for one.
+pub const SESSION_GRACE: Duration = Duration::from_secs(90);
 
 /// The time in which an engine has to answer a message about keys.
 pub const MESSAGE_PATIENCE: Duration = Duration::from_secs(5);

@@ -268,7 +268,9 @@ fn addresses(configuration: &Configuration) -> Vec<SocketAddr> {
 
 fn isolation(configuration: &Configuration) -> io::Result<Option<Isolation>> {
     match &configuration.engine {
-        Some(engine) if engine.isolate_keys => Isolation::new(&engine.socket).map(Some),
+        Some(engine) if engine.isolate_keys => {
+            Isolation::new(&engine.socket, &engine.user).map(Some)
+        }
         _ => Ok(None),
     }
 }
@@ -290,7 +292,7 @@ fn accelerators(
     Ok(Some(Accelerators {
         backend,
         measured: crypto::measure(backend),
-        engine: engine.map(|engine| engine.socket.clone()),
+        engine: engine.map(|engine| (engine.socket.clone(), engine.user.clone())),
         token: isolation.map(Isolation::token).transpose()?,
     }))
 }

@@ -18,8 +18,8 @@ use openssl::x509::{X509, X509Name};
 use slipstream_terminator::Configuration;
 use slipstream_terminator::configuration::check::{findings, problems};
 use slipstream_terminator::configuration::{
-    AccessLog, Address, Backend, CertificateFiles, ClientCertificates, Engine, Group, LogFormat,
-    LogTarget, Service, Upstream, file,
+    AccessLog, Address, Backend, CertificateFiles, ClientCertificates, Engine, EngineUser, Group,
+    LogFormat, LogTarget, Service, Upstream, file,
 };
 
 const NOTHING: [&str; 0] = [];
@@ -167,6 +167,7 @@ fn users_and_engines_that_are_not_there_are_named() {
     let mut engine = Engine {
         socket: site.path("engine.sock"),
         isolate_keys: true,
+        user: EngineUser::default(),
     };
     site.configuration.engine = Some(engine.clone());
     assert!(

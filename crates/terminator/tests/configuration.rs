@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use slipstream_terminator::Configuration;
 use slipstream_terminator::configuration::{
     AccessLog, Address, Backend, Balance, CertificateFiles, ClientCertificates, Crypto, Engine,
-    Group, Health, HttpLimits, Limits, LogFormat, LogTarget, ProxyProtocol, Service, Upstream,
-    file,
+    EngineUser, Group, Health, HttpLimits, Limits, LogFormat, LogTarget, ProxyProtocol, Service,
+    Upstream, file,
 };
 
 const EVERYTHING: &str = r#"
@@ -23,6 +23,7 @@ tickets = 4
 [engine]
 socket = "engine.sock"
 isolate_keys = true
+user = "engine"
 
 [metrics]
 listen = "127.0.0.1:9145"
@@ -90,6 +91,7 @@ fn everything_is_read() {
     let engine = Engine {
         socket: below("engine.sock"),
         isolate_keys: true,
+        user: EngineUser::new("engine"),
     };
     assert_eq!(read.engine, Some(engine));
     assert_eq!(read.metrics, Some("127.0.0.1:9145".parse().unwrap()));

@@ -12,12 +12,14 @@ use slipstream_ring::bell::Bell;
 use slipstream_ring::memory::Memory;
 use slipstream_ring::ring::{Consumer, Producer};
 
+use super::peer::EngineUser;
 use super::protocol::layout::{CLIENT_BELL, ENGINE_BELL, Layout};
 use super::protocol::message::{Aggregation, ToClient, ToEngine, Token};
+use super::protocol::policy::Policy;
 use super::protocol::socket::{self, Packet};
 
 /// The options with which an instance is opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Its rings.
     pub layout: Layout,
@@ -27,6 +29,8 @@ pub struct Options {
     pub aggregation: Aggregation,
     /// The keys of another connection that are to be used.
     pub token: Option<Token>,
+    /// The user that the engine may run as, beside root and this process's own.
+    pub user: EngineUser,
 }
 
 /// A connection.
@@ -55,14 +59,34 @@ pub struct Instance {
 }
 
 impl Connection {
-    /// Connects to the engine that listens at `path`.
+    /// Connects to the engine that listens at `path`, if it runs as `user`, as root, or as the user
+    /// of this process: no other process is handed a key.
+    ///
+    /// # Errors
+    /// As [`socket::connect`]; [`io::ErrorKind::PermissionDenied`] with the cure if it runs as
+    /// another user.
+    pub fn new(path: &Path, user: &EngineUser) -> io::Result<Self> {
+        let connection = Self::to_anybody(path)?;
+        connection.check(path, user)?;
+        Ok(connection)
+    }
+
+    /// Connects to the process that listens at `path`, whoever it is. Send it no secret.
     ///
     /// # Errors
     /// As [`socket::connect`].
-    pub fn new(path: &Path) -> io::Result<Self> {
+    pub fn to_anybody(path: &Path) -> io::Result<Self> {
         Ok(Self {
             socket: socket::connect(path)?,
         })
+    }
+
+    /// Checks who listens at `path`, to which this is connected.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(super) fn check(&self, path: &Path, user: &EngineUser) -> io::Result<()> {
+        user.check(&self.socket, path)
     }
 
     /// Sends a message, to which [`receive`](Self::receive) will find an answer.
@@ -113,13 +137,29 @@ impl Connection {
         }
     }
 
-    /// Hands a key over and waits for its handle, for at most `patience`.
+    /// Hands a key over, for these uses, and waits for its handle, for at most `patience`.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
-    pub fn register(&self, key: KeyParts<'_>, patience: Duration) -> io::Result<Handle> {
-        match self.ask(&ToEngine::Register(key), patience)? {
+    pub fn register(
+        &self,
+        key: KeyParts<'_>,
+        policy: Policy,
+        patience: Duration,
+    ) -> io::Result<Handle> {
+        match self.ask(&ToEngine::Register { key, policy }, patience)? {
             (ToClient::Registered(handle), _) => Ok(handle),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Takes a key back and waits until the engine refuses requests for it, for at most `patience`.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn revoke(&self, handle: Handle, patience: Duration) -> io::Result<()> {
+        match self.ask(&ToEngine::Revoke(handle), patience)? {
+            (ToClient::Revoked, _) => Ok(()),
             _ => Err(unexpected()),
         }
     }

@@ -42,6 +42,8 @@ pub struct Device {
     /// The time for which the device may answer nothing.
     late: Duration,
     jobs: usize,
+    /// The reason why the process that listens is not trusted, when it was last looked at.
+    distrust: Option<io::Error>,
 }
 
 enum State {
@@ -97,6 +99,7 @@ impl Device {
             retry: RETRY,
             late: late.max(patience),
             jobs: 0,
+            distrust: None,
         };
         let deadline = Instant::now() + patience;
         loop {
@@ -111,6 +114,12 @@ impl Device {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Returns the reason why the process that listens is given no key: it runs as a user that
+    /// [`Options::user`] does not allow. The device is out then, and looks again later.
+    pub fn distrust(&self) -> Option<&io::Error> {
+        self.distrust.as_ref()
     }
 
     /// Returns true if the engine can be used now.
@@ -149,8 +158,12 @@ impl Device {
         }
     }
 
-    fn connect(&self, now: Instant) -> io::Result<State> {
-        let connection = Connection::new(&self.path)?;
+    fn connect(&mut self, now: Instant) -> io::Result<State> {
+        let connection = Connection::to_anybody(&self.path)?;
+        self.distrust = connection.check(&self.path, &self.options.user).err();
+        if self.distrust.is_some() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         self.watch(connection.as_fd())?;
         connection.send(&self.options.message())?;
         Ok(State::Opening {
@@ -175,7 +188,7 @@ impl Device {
             slot: Slot::default(),
             flights: Flights::default(),
             buffers,
-            keys: RegisteredKeys::default(),
+            keys: RegisteredKeys::new(self.options.token.is_none()),
             probe: None,
             is_armed: false,
             answered: now,
@@ -464,7 +477,7 @@ impl Link {
         // The socket is read only if something is expected there, or if the ring has brought no
         // answer, which may be since the engine has gone.
         let is_quiet = self.flights.count() == 0 || self.flights.is_old(now);
-        if self.keys.is_registering() || (!came && is_quiet) {
+        if self.keys.awaits_answers() || (!came && is_quiet) {
             self.read_messages()?;
         }
         if came {
@@ -517,7 +530,7 @@ impl Link {
         if operation.is_held() {
             return held_name(operation).is_some();
         }
-        if self.keys.is_registering() {
+        if self.keys.awaits_answers() {
             // The next poll finds the error.
             let _ = self.read_messages();
         }

@@ -15,8 +15,10 @@ mod connection;
 mod device;
 mod flights;
 mod keys;
+mod peer;
 mod probe;
 pub mod protocol;
 
 pub use connection::{Connection, Instance, Options};
 pub use device::{Device, NAME};
+pub use peer::EngineUser;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstream_accelerators::engine::protocol::layout::Layout;
 use slipstream_accelerators::engine::protocol::message::Aggregation;
-use slipstream_accelerators::engine::{Device, Options};
+use slipstream_accelerators::engine::{Device, EngineUser, Options};
 use slipstream_compress::{Context, Method, Session, Settings};
 use slipstream_offload::accelerator::{Accelerator, Health, Moment};
 use slipstream_offload::instance::{self, Instance};
@@ -61,6 +61,7 @@ impl Line {
             weight: 1,
             aggregation: Aggregation::Adaptive,
             token: None,
+            user: EngineUser::default(),
         };
         let device = Device::new(socket, options, PATIENCE)
             .map_err(Error::io("cannot make a client of the engine"))?;

@@ -10,17 +10,21 @@ use rustix::thread::CpuSet;
 use slipstream_accelerators::engine::protocol::buffers;
 use slipstream_accelerators::engine::protocol::layout::{BUFFERS_USED, CONCURRENCY, Layout};
 use slipstream_accelerators::engine::protocol::message::Aggregation;
+use slipstream_accelerators::engine::protocol::policy::Policy;
 use slipstream_accelerators::engine::protocol::wire::{
     Content, Outcome, Response, Slot, read_response, write_content_request, write_request,
 };
-use slipstream_accelerators::engine::{self, Connection, Instance};
+use slipstream_accelerators::engine::{self, Connection, EngineUser, Instance};
 use slipstream_accelerators::lanes::Backend;
-use slipstream_engine::{Engine, Options, Status};
+use slipstream_engine::{Engine, Options, Quotas, Status};
 use slipstream_keys::example::example_key;
 use slipstream_keys::rsa::Size;
 use slipstream_keys::{Handle, KeyParts};
 use slipstream_offload::{Coding, Kind};
 use slipstream_ring::Words;
+
+/// Longer than any test.
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// Much longer than anything takes, on any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,6 +53,8 @@ pub(crate) fn options(socket: &Path) -> Options {
         cores: vec![core.expect("a core")],
         backend: Backend::detect().unwrap_or(Backend::Portable),
         allow: Vec::new(),
+        quotas: Quotas::default(),
+        grace: HOUR,
         linger: Some(Duration::ZERO),
         pace: None,
         publishes: None,
@@ -79,7 +85,7 @@ impl TestEngine {
     }
 
     pub(crate) fn connect(&self) -> Connection {
-        Connection::new(&self.socket).expect("an engine that listens")
+        connect(&self.socket).expect("an engine that listens")
     }
 
     /// A client with [`client_options`].
@@ -100,6 +106,7 @@ pub(crate) fn client_options() -> engine::Options {
         weight: 1,
         aggregation: Aggregation::Fixed(1),
         token: None,
+        user: EngineUser::default(),
     }
 }
 
@@ -234,10 +241,16 @@ impl Client {
     }
 }
 
-/// Registers the published key of this size.
+/// Connects to an engine of this user.
+pub(crate) fn connect(socket: &Path) -> std::io::Result<Connection> {
+    Connection::new(socket, &EngineUser::default())
+}
+
+/// Registers the published key of this size, for anything.
 pub(crate) fn register(connection: &Connection, size: Size) -> Handle {
     let key = KeyParts::Rsa(example_key(size).components);
-    connection.register(key, PATIENCE).expect("a good key")
+    let handle = connection.register(key, Policy::ANYTHING, PATIENCE);
+    handle.expect("a good key")
 }
 
 /// Something as long as the modulus, and less than it.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use slipstream_accelerators::engine::protocol::layout::{BUFFERS_USED, SLOT_WORDS};
 use slipstream_accelerators::engine::protocol::wire::{Content, Outcome};
-use slipstream_accelerators::engine::{Connection, Device, Options};
+use slipstream_accelerators::engine::{Device, Options};
 use slipstream_accelerators::threaded::{Threaded, Trigger};
 use slipstream_engine::Pace;
 use slipstream_keys::rsa::Size;
@@ -22,7 +22,7 @@ use slipstream_offload::{
 use slipstream_ring::Words;
 
 use crate::client::{
-    Client, PATIENCE, TestEngine, client_options, options_with_buffers, padded, verifies,
+    Client, PATIENCE, TestEngine, client_options, connect, options_with_buffers, padded, verifies,
     wait_until,
 };
 use crate::content::{decompress, decompress_chunk, noise, text};
@@ -404,7 +404,7 @@ fn keeps_submitting() {
     let Some(socket) = processes::socket() else {
         return;
     };
-    let connection = Connection::new(&socket).expect("an engine that listens");
+    let connection = connect(&socket).expect("an engine that listens");
     let mut client = Client::new(connection, &options_with_buffers(16, CHUNK));
     for buffer in 0..16 {
         client.put(buffer, &text(buffer, CHUNK));

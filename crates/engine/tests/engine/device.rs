@@ -14,6 +14,7 @@ use openssl::nid::Nid;
 use openssl::pkey::{Id, PKey, Private};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use slipstream_accelerators::engine::protocol::layout::Layout;
+use slipstream_accelerators::engine::protocol::policy::Policy;
 use slipstream_accelerators::engine::protocol::wire::Outcome;
 use slipstream_accelerators::engine::{self, Device, Options};
 use slipstream_accelerators::lanes::LANES;
@@ -253,7 +254,7 @@ fn keys_that_the_engine_holds_are_used_by_its_name_for_them() {
         let original = EcKey::generate(&openssl_group(curve)).expect("a key");
         let private = original.private_key().to_vec_padded(curve.bytes() as i32);
         let private = &private.expect("a number below the order");
-        let handle = holder.register(KeyParts::Ec { curve, private }, PATIENCE);
+        let handle = holder.register(KeyParts::Ec { curve, private }, Policy::ANYTHING, PATIENCE);
         let reference = Reference::new(engine::NAME, handle.expect("a good key"));
         let operation = Operation::Ecdsa {
             key: Key::Held {

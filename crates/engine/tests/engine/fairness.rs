@@ -9,8 +9,10 @@ use slipstream_keys::Handle;
 use slipstream_keys::rsa::Size;
 use slipstream_offload::{Coding, Kind};
 
-use crate::client::{Client, PATIENCE, TestEngine, client_options, padded};
+use crate::client::{Client, PATIENCE, TestEngine, client_options, connect, padded};
 use crate::content::text;
+use crate::processes::{self, Child};
+use crate::users::NOBODY;
 
 const SIZE: Size = Size::Rsa2048;
 const KIND: Kind = Kind::Rsa(SIZE);
@@ -184,6 +186,74 @@ fn a_client_that_does_not_read_its_responses_stops_only_itself() {
         silent.ring();
     }
     assert_eq!(engine.status().malformed_rings, 0);
+}
+
+/// A user that floods, over as many connections as it may have, and with long turns. Between the
+/// request and the answer of another user there is little else, whatever waits.
+#[test]
+fn a_user_that_floods_does_not_delay_another() {
+    const REQUESTS: u64 = 10;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    let engine = TestEngine::with(|options| options.allow = vec![NOBODY]);
+    processes::make_reachable(&engine.socket);
+    let mut flood = Child::start("fairness::floods", &engine.socket, Some(NOBODY));
+    assert_eq!(flood.line(), "flooding");
+    let mut quiet = engine.client();
+    let key = quiet.register(SIZE);
+    once("many batches of the flood go first", || {
+        let before = engine.status().batches;
+        for _ in 0..REQUESTS {
+            quiet.submit_rsa(SIZE, key, 1);
+            quiet.computed();
+        }
+        // The batch that was being computed, one that was chosen, and its own; and one that has
+        // begun before this process looks.
+        engine.status().batches - before <= 4 * REQUESTS
+    });
+    flood.kill();
+}
+
+/// Runs in a process of its own, until it is killed.
+#[test]
+#[ignore = "a part of another test"]
+fn floods() {
+    const CONNECTIONS: usize = 40;
+    const SLOTS: usize = 256;
+    let Some(socket) = processes::socket() else {
+        return;
+    };
+    let options = Options {
+        weight: 16,
+        layout: Layout::new(SLOTS).expect("a power of two"),
+        ..client_options()
+    };
+    let clients = (0..CONNECTIONS).map(|_| {
+        let client = Client::new(connect(&socket).expect("an engine"), &options);
+        let key = client.register(SIZE);
+        (client, key)
+    });
+    let mut clients: Vec<_> = clients.collect();
+    let message = padded(SIZE, 1);
+    for (client, key) in &mut clients {
+        for _ in 0..SLOTS {
+            client.push(KIND, *key, &message, &[]);
+        }
+        client.ring();
+    }
+    processes::say("flooding");
+    let parent = rustix::process::getppid();
+    while rustix::process::getppid() == parent {
+        for (client, key) in &mut clients {
+            while client.poll().is_some() {
+                client.push(KIND, *key, &message, &[]);
+            }
+            client.ring();
+        }
+        std::thread::sleep(std::time::Duration::from_micros(200));
+    }
 }
 
 /// The number of responses, of `count`, that are there already. Waits for the others.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use slipstream_accelerators::engine::protocol::policy::Policy;
 use slipstream_accelerators::engine::protocol::wire::Outcome;
 use slipstream_keys::ec::Curve;
 use slipstream_keys::example::example_key;
@@ -52,12 +53,9 @@ fn a_token_joins_the_keys_of_another_connection() {
         ..client_options()
     };
     let mut joined = Client::new(engine.connect(), &options);
-    // The keys live as long as anyone who uses them.
-    drop(holder);
-    engine.wait_until(|status| status.connections == 1);
     joined.submit_rsa(SIZE, key, 2);
     assert!(verifies(SIZE, &padded(SIZE, 2), &joined.computed().1));
-    drop(joined);
+    drop((holder, joined));
     engine.wait_until(|status| (status.sessions, status.keys) == (0, 0));
     assert_eq!(
         join(token),
@@ -98,7 +96,8 @@ fn the_same_ecdsa_key_has_the_same_handle() {
     let engine = TestEngine::start();
     let connection = engine.connect();
     let register = |curve, private: &[u8]| {
-        let handle = connection.register(KeyParts::Ec { curve, private }, PATIENCE);
+        let handle =
+            connection.register(KeyParts::Ec { curve, private }, Policy::ANYTHING, PATIENCE);
         handle.expect("a good key")
     };
     let handle = register(Curve::P256, &[1; 32]);
@@ -118,7 +117,7 @@ fn bad_keys_are_refused_with_a_reason() {
         ..good
     };
     let refused = connection
-        .register(KeyParts::Rsa(bad), PATIENCE)
+        .register(KeyParts::Rsa(bad), Policy::ANYTHING, PATIENCE)
         .expect_err("a bad key");
     assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
     assert!(refused.to_string().contains("contradict"), "{refused}");
@@ -128,6 +127,7 @@ fn bad_keys_are_refused_with_a_reason() {
             curve,
             private: &[0; 32],
         },
+        Policy::ANYTHING,
         PATIENCE,
     );
     assert!(refused.is_err());
@@ -136,6 +136,7 @@ fn bad_keys_are_refused_with_a_reason() {
             curve,
             private: &[1; 31],
         },
+        Policy::ANYTHING,
         PATIENCE,
     );
     assert!(refused.is_err());
@@ -157,6 +158,7 @@ fn requests_that_do_not_fit_their_key_are_refused() {
             curve,
             private: &private,
         },
+        Policy::ANYTHING,
         PATIENCE,
     );
     let ec = ec.expect("a good key");
@@ -203,6 +205,7 @@ fn there_is_a_limit_of_keys() {
                 curve,
                 private: &private,
             },
+            Policy::ANYTHING,
             PATIENCE,
         )
     };

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use slipstream_accelerators::engine::Connection;
 use slipstream_keys::rsa::Size;
 
-use crate::client::{Client, TestEngine, client_options, padded, verifies};
+use crate::client::{Client, TestEngine, client_options, connect, padded, verifies};
 use crate::processes::{self, Child};
 
 const SIZE: Size = Size::Rsa2048;
@@ -48,7 +47,7 @@ fn keeps_submitting() {
     let Some(socket) = processes::socket() else {
         return;
     };
-    let connection = Connection::new(&socket).expect("an engine that listens");
+    let connection = connect(&socket).expect("an engine that listens");
     let mut client = Client::new(connection, &client_options());
     let key = client.register(SIZE);
     processes::say("submitting");

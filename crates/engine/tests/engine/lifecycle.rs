@@ -6,12 +6,11 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use slipstream_accelerators::engine::Connection;
 use slipstream_accelerators::engine::protocol::wire::Outcome;
 use slipstream_engine::Engine;
 use slipstream_keys::rsa::Size;
 
-use crate::client::{self, PATIENCE, TestEngine, padded, verifies};
+use crate::client::{self, PATIENCE, TestEngine, connect, padded, verifies};
 use crate::processes::{self, Child};
 
 #[test]
@@ -22,7 +21,7 @@ fn another_engine_takes_the_place_of_one_that_has_stopped() {
         let engine = Engine::start(client::options(&socket)).expect("an engine");
         let mode = socket.metadata().expect("a socket").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let connection = Connection::new(&socket).expect("an engine that listens");
+        let connection = connect(&socket).expect("an engine that listens");
         client::register(&connection, Size::Rsa2048);
         engine.stop();
         let gone = connection.grant(PATIENCE).expect_err("a stopped engine");
@@ -44,7 +43,7 @@ fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
         refused.to_string().contains("listens there already"),
         "{refused}"
     );
-    Connection::new(&socket).expect("the first one still listens");
+    connect(&socket).expect("the first one still listens");
 }
 
 #[test]
@@ -63,7 +62,7 @@ fn the_socket_of_a_successor_is_left_alone() {
     std::fs::remove_file(&engine.socket).expect("the socket");
     let successor = Engine::start(client::options(&engine.socket)).expect("an engine");
     engine.engine.stop();
-    Connection::new(&engine.socket).expect("the successor's socket is still there");
+    connect(&engine.socket).expect("the successor's socket is still there");
     successor.stop();
     assert!(!engine.socket.exists());
 }

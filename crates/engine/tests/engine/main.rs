@@ -18,4 +18,5 @@ mod nonsense;
 mod operations;
 mod pace;
 mod processes;
+mod sessions;
 mod users;

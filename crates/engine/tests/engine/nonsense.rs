@@ -161,7 +161,7 @@ fn a_device_that_answers_the_probe_wrongly_is_not_let_in() {
     ];
     for (number, probe) in probes.into_iter().enumerate() {
         let engine = FakeEngine::with_probe(options.layout, probe);
-        let device = Device::new(engine.socket.clone(), options, PATIENCE);
+        let device = Device::new(engine.socket.clone(), options.clone(), PATIENCE);
         let mut device = device.expect("descriptors");
         assert_eq!(device.health(), Health::Failed, "{number}");
         assert!(!device.accepts(&Operation::KeyPair(Group::X25519)));

@@ -6,6 +6,7 @@ use openssl::ec::{EcGroup, EcKey, PointConversionForm};
 use openssl::ecdsa::EcdsaSig;
 use openssl::nid::Nid;
 use openssl::pkey::{Id, PKey};
+use slipstream_accelerators::engine::protocol::policy::Policy;
 use slipstream_accelerators::engine::protocol::wire::Outcome;
 use slipstream_keys::ec::Curve;
 use slipstream_keys::rsa::Size;
@@ -92,7 +93,7 @@ fn ecdsa() {
         };
         let handle = client
             .connection
-            .register(registered, PATIENCE)
+            .register(registered, Policy::ANYTHING, PATIENCE)
             .expect("a good key");
         for length in [1, 20, 32, 48, 64] {
             let digest: Vec<u8> = (0..length).collect();

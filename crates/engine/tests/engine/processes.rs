@@ -101,3 +101,9 @@ pub(crate) fn make_reachable(socket: &Path) {
     let permissions = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(directory, permissions).expect("a directory of our own");
 }
+
+/// Other users may make files in the directory.
+pub(crate) fn make_writable(directory: &Path) {
+    let permissions = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(directory, permissions).expect("a directory of our own");
+}

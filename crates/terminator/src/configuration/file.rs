@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::section::{Problem, Section, Value};
 use super::{
-    AccessLog, Address, Configuration, Crypto, Engine, Lanes, Limits, LogFormat, LogTarget,
-    Service, listener, values,
+    AccessLog, Address, Configuration, Crypto, Engine, EngineUser, Lanes, Limits, LogFormat,
+    LogTarget, Service, listener, values,
 };
 
 /// A longer file was named by mistake.
@@ -194,13 +194,21 @@ fn configuration(text: &str) -> Result<Configuration, Problem> {
 }
 
 fn engine(value: Value<'_>) -> Result<Engine, Problem> {
-    let mut section = value.section("[engine]", &["socket", "isolate_keys"], ROOT_VALUES)?;
+    let mut section =
+        value.section("[engine]", &["socket", "isolate_keys", "user"], ROOT_VALUES)?;
     let mut engine = Engine {
         socket: Engine::SOCKET.into(),
         isolate_keys: false,
+        user: EngineUser::default(),
     };
     section.read("socket", &mut engine.socket, Value::path)?;
     section.read("isolate_keys", &mut engine.isolate_keys, Value::boolean)?;
+    section.read("user", &mut engine.user, |value| {
+        value.parse("\"slipstream-engine\"", |text| match text {
+            "" => Err("must not be empty".to_owned()),
+            text => Ok(EngineUser::new(text)),
+        })
+    })?;
     Ok(engine)
 }
 

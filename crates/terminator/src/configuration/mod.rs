@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use slipstream_accelerators::engine::EngineUser;
 pub use slipstream_http::settings::{
     AccessLog, Address, Backend, Balance, Health, Limits as HttpLimits, LogFormat, LogTarget,
     ProxyProtocol, Service, Upstream,
@@ -109,6 +110,8 @@ pub struct Engine {
     pub socket: PathBuf,
     /// True if private keys are handed over to the engine and wiped here.
     pub isolate_keys: bool,
+    /// User that it may run as, beside root and this process's own.
+    pub user: EngineUser,
 }
 
 impl Engine {

@@ -3,17 +3,19 @@
 //! Messages are encoded here; operations with the key are computed there. No software can stand in
 //! for the engine: without an answer from the engine, the handshake fails.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
 use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 use slipstream_accelerators::engine::protocol::message::Token;
-use slipstream_accelerators::engine::{self, Connection};
+use slipstream_accelerators::engine::protocol::policy::Policy;
+use slipstream_accelerators::engine::{self, Connection, EngineUser};
 use slipstream_keys::rsa::Size;
 use slipstream_keys::{Handle, Key, KeyParts, Reference};
 use slipstream_offload::costs::MESSAGE_PATIENCE;
@@ -23,8 +25,9 @@ use super::{job, private_key};
 
 /// Private keys that an engine holds, and this process does not.
 ///
-/// The engine keeps them as long as this, or an instance that was opened with the
-/// [token](Self::token), is connected. A key that is handed over later can be used by instances
+/// The engine keeps them as long as this is connected, and instances that were opened with the
+/// [token](Self::token) use them. A key that nothing here uses any more, as after a certificate has
+/// been renewed, is taken back the next time that the engine is asked for something. A key that is handed over later can be used by instances
 /// that have been opened before with the same token: the engine looks keys up, by their handles,
 /// when they are used. So certificates can be replaced while event loops run.
 ///
@@ -34,15 +37,32 @@ pub struct Isolation {
     socket: Arc<PathBuf>,
     /// Answers come in order, so there is one question at a time.
     connection: Mutex<Connection>,
+    uses: Arc<Uses>,
+}
+
+/// The number of keys in use here for each handle. With 0, the engine's key can be taken back.
+/// Locked for a moment only: event loops drop keys.
+#[derive(Debug, Default)]
+struct Uses(Mutex<HashMap<Handle, usize>>);
+
+/// A use of a key that the engine holds.
+#[derive(Debug)]
+struct Use {
+    handle: Handle,
+    uses: Arc<Uses>,
 }
 
 impl Isolation {
-    /// Connects to the engine that listens at `socket`.
+    /// Connects to the engine that listens at `socket` and runs as `user`, as root or as the user of
+    /// this process.
     ///
     /// # Errors
-    /// If no engine does. The error names the cure.
-    pub fn new(socket: &Path) -> io::Result<Self> {
-        let connection = Connection::new(socket).map_err(|error| {
+    /// If no engine listens there, or another user does. The error names the cure.
+    pub fn new(socket: &Path, user: &EngineUser) -> io::Result<Self> {
+        let connection = Connection::new(socket, user).map_err(|error| {
+            if error.kind() == io::ErrorKind::PermissionDenied {
+                return error;
+            }
             let socket = socket.display();
             let message = format!(
                 "no engine at {socket} to hold the private keys ({error}): start it with \"slipstream engine\""
@@ -52,6 +72,7 @@ impl Isolation {
         Ok(Self {
             socket: Arc::new(socket.to_owned()),
             connection: Mutex::new(connection),
+            uses: Arc::default(),
         })
     }
 
@@ -72,14 +93,19 @@ impl Isolation {
         // The key is not sent before it is known that the engine can hold it.
         held(&parts, Handle(0)).ok_or(IsolationError::Unsupported)?;
         let connection = self.connection();
+        self.take_back(&connection);
+        // TLS here has no RSA key exchange, so the key signs and does nothing else.
         let handle = connection
-            .register(parts, MESSAGE_PATIENCE)
+            .register(parts, Policy::SIGNATURES, MESSAGE_PATIENCE)
             .map_err(|source| IsolationError::Refused {
                 socket: self.socket.to_path_buf(),
                 source,
             })?;
+        let used = Uses::begin(&self.uses, handle);
+        drop(connection);
         Ok(Arc::new(HeldKey {
             key: held(&parts, handle).ok_or(IsolationError::Unsupported)?,
+            _used: used,
             socket: self.socket.clone(),
             public_key: public_key.into_owned(),
         }))
@@ -101,17 +127,60 @@ impl Isolation {
 
     /// Returns true if the engine that has the keys is still there. Its keys are lost with it.
     pub fn is_alive(&self) -> bool {
-        match self.connection().receive() {
+        let connection = self.connection();
+        self.take_back(&connection);
+        match connection.receive() {
             // Nothing has been asked, so there is nothing to be received.
             Err(error) => error.kind() == io::ErrorKind::WouldBlock,
             Ok(_) => true,
         }
     }
 
-    fn connection(&self) -> std::sync::MutexGuard<'_, Connection> {
+    /// Takes back the keys that nothing here uses any more.
+    fn take_back(&self, connection: &Connection) {
+        for handle in self.uses.take_idle() {
+            // An engine that has gone does not have the keys either.
+            if connection.revoke(handle, MESSAGE_PATIENCE).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
         self.connection
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Uses {
+    /// Counts a use. The caller holds the lock of the connection, so the key is not taken back
+    /// meanwhile.
+    fn begin(uses: &Arc<Self>, handle: Handle) -> Use {
+        *uses.lock().entry(handle).or_default() += 1;
+        Use {
+            handle,
+            uses: uses.clone(),
+        }
+    }
+
+    /// Removes and returns the keys that are not used.
+    fn take_idle(&self) -> Vec<Handle> {
+        let mut uses = self.lock();
+        let idle = uses.extract_if(|_, uses| *uses == 0);
+        idle.map(|(handle, _)| handle).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Handle, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        if let Some(uses) = self.uses.lock().get_mut(&self.handle) {
+            *uses -= 1;
+        }
     }
 }
 
@@ -187,6 +256,7 @@ fn held(parts: &KeyParts<'_>, handle: Handle) -> Option<OffloadKey> {
 #[derive(Debug)]
 struct HeldKey {
     key: OffloadKey,
+    _used: Use,
     /// For errors.
     socket: Arc<PathBuf>,
     public_key: SubjectPublicKeyInfoDer<'static>,

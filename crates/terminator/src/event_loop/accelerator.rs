@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use slipstream_accelerators::engine::protocol::layout::Layout;
 use slipstream_accelerators::engine::protocol::message::{Aggregation, Token};
-use slipstream_accelerators::engine::{self, Device};
+use slipstream_accelerators::engine::{self, Device, EngineUser};
 use slipstream_accelerators::lanes::{Backend, Lanes, Measured, Options};
 use slipstream_offload::costs::START_PATIENCE;
 use slipstream_offload::instance::{self, Instance};
@@ -19,8 +19,8 @@ pub(crate) struct Accelerators {
     pub(crate) backend: Option<Backend>,
     /// The costs of lanes, and of aws-lc.
     pub(crate) measured: Measured,
-    /// The engine's socket, if there is one.
-    pub(crate) engine: Option<PathBuf>,
+    /// The engine's socket, and the user that it may run as, if there is one.
+    pub(crate) engine: Option<(PathBuf, EngineUser)>,
     /// The token with which the engine lets this process use the keys that it holds.
     pub(crate) token: Option<Token>,
 }
@@ -44,14 +44,19 @@ impl Accelerators {
         };
         let mut accelerators: Vec<Box<dyn slipstream_offload::Accelerator>> = Vec::new();
         let has_engine = self.engine.is_some();
-        if let Some(socket) = self.engine {
+        if let Some((socket, user)) = self.engine {
             let options = engine::Options {
                 layout: Layout::new(SLOTS).expect("a power of two"),
                 weight: 1,
                 aggregation: Aggregation::Adaptive,
                 token: self.token,
+                user,
             };
-            accelerators.push(Box::new(Device::new(socket, options, START_PATIENCE)?));
+            let device = Device::new(socket, options, START_PATIENCE)?;
+            if let Some(reason) = device.distrust() {
+                eprintln!("slipstream serve: {reason}; until then software computes");
+            }
+            accelerators.push(Box::new(device));
         }
         if let Some(backend) = self.backend {
             accelerators.push(Box::new(Lanes::new(Options {

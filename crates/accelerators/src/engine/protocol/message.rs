@@ -9,9 +9,11 @@ use slipstream_keys::{Handle, KeyParts};
 use zeroize::Zeroizing;
 
 use super::layout::Layout;
+use super::packet::{Reader, Writer};
+use super::policy::Policy;
 
 /// The version of the protocol; changed with every change of messages or slots.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The longest message in bytes: an RSA-4096 key.
 pub const MESSAGE_BYTES: usize = 4096;
@@ -43,8 +45,16 @@ pub enum ToEngine<'a> {
         /// Joins the keys of the connection that was [granted](Self::Grant) this.
         token: Option<Token>,
     },
-    /// Brings a private key, which belongs to the connection (or to the one that it has joined).
-    Register(KeyParts<'a>),
+    /// Brings a private key, which belongs to the connection. One that has joined another cannot
+    /// bring any.
+    Register {
+        /// The key.
+        key: KeyParts<'a>,
+        /// The uses that are allowed. Those of a key that is brought again add up.
+        policy: Policy,
+    },
+    /// Takes a key back: requests that name it are refused from now on.
+    Revoke(Handle),
     /// Asks for a token with which other connections may use the keys of this one.
     Grant,
     /// Asks for the engine's figures.
@@ -59,6 +69,8 @@ pub enum ToClient {
     Opened,
     /// The engine has the key.
     Registered(Handle),
+    /// The engine does not have the key any more.
+    Revoked,
     /// The token.
     Granted(Token),
     /// Figures as JSON.
@@ -84,11 +96,13 @@ const REGISTER_RSA: u8 = 2;
 const REGISTER_EC: u8 = 3;
 const GRANT: u8 = 4;
 const STATUS: u8 = 5;
+const REVOKE: u8 = 6;
 const OPENED: u8 = 65;
 const REGISTERED: u8 = 66;
 const GRANTED: u8 = 67;
 const FIGURES: u8 = 68;
 const REFUSED: u8 = 69;
+const REVOKED: u8 = 70;
 
 impl<'a> ToEngine<'a> {
     /// Writes the message as a packet; it may hold secrets.
@@ -113,8 +127,12 @@ impl<'a> ToEngine<'a> {
                 });
                 writer.bytes(token.as_ref().map_or(&[], |token| &token[..]));
             }
-            ToEngine::Register(KeyParts::Rsa(components)) => {
+            ToEngine::Register {
+                key: KeyParts::Rsa(components),
+                policy,
+            } => {
                 writer.byte(REGISTER_RSA);
+                writer.byte(policy.byte());
                 for number in [
                     components.modulus,
                     components.public_exponent,
@@ -127,15 +145,23 @@ impl<'a> ToEngine<'a> {
                     writer.bytes(number);
                 }
             }
-            ToEngine::Register(KeyParts::Ec { curve, private }) => {
+            ToEngine::Register {
+                key: KeyParts::Ec { curve, private },
+                policy,
+            } => {
                 writer.byte(REGISTER_EC);
+                writer.byte(policy.byte());
                 writer.byte(curve.index() as u8);
                 writer.bytes(private);
+            }
+            ToEngine::Revoke(handle) => {
+                writer.byte(REVOKE);
+                writer.handle(*handle);
             }
             ToEngine::Grant => writer.byte(GRANT),
             ToEngine::Status => writer.byte(STATUS),
         }
-        writer.0
+        writer.into_packet()
     }
 
     /// Reads a packet.
@@ -143,7 +169,7 @@ impl<'a> ToEngine<'a> {
     /// # Errors
     /// If it is none of these messages, or one of another version.
     pub fn read(packet: &'a [u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader(packet);
+        let mut reader = Reader::new(packet);
         let message = match reader.byte()? {
             OPEN => {
                 if reader.number()? != VERSION {
@@ -168,21 +194,28 @@ impl<'a> ToEngine<'a> {
                     },
                 }
             }
-            REGISTER_RSA => ToEngine::Register(KeyParts::Rsa(Components {
-                modulus: reader.bytes()?,
-                public_exponent: reader.bytes()?,
-                prime1: reader.bytes()?,
-                prime2: reader.bytes()?,
-                exponent1: reader.bytes()?,
-                exponent2: reader.bytes()?,
-                coefficient: reader.bytes()?,
-            })),
-            REGISTER_EC => ToEngine::Register(KeyParts::Ec {
-                curve: *Curve::ALL
-                    .get(usize::from(reader.byte()?))
-                    .ok_or(Malformed("unknown curve"))?,
-                private: reader.bytes()?,
-            }),
+            REGISTER_RSA => ToEngine::Register {
+                policy: reader.policy()?,
+                key: KeyParts::Rsa(Components {
+                    modulus: reader.bytes()?,
+                    public_exponent: reader.bytes()?,
+                    prime1: reader.bytes()?,
+                    prime2: reader.bytes()?,
+                    exponent1: reader.bytes()?,
+                    exponent2: reader.bytes()?,
+                    coefficient: reader.bytes()?,
+                }),
+            },
+            REGISTER_EC => ToEngine::Register {
+                policy: reader.policy()?,
+                key: KeyParts::Ec {
+                    curve: *Curve::ALL
+                        .get(usize::from(reader.byte()?))
+                        .ok_or(Malformed("unknown curve"))?,
+                    private: reader.bytes()?,
+                },
+            },
+            REVOKE => ToEngine::Revoke(reader.handle()?),
             GRANT => ToEngine::Grant,
             STATUS => ToEngine::Status,
             _ => return Err(Malformed("unknown kind of message")),
@@ -200,8 +233,9 @@ impl ToClient {
             ToClient::Opened => writer.byte(OPENED),
             ToClient::Registered(handle) => {
                 writer.byte(REGISTERED);
-                writer.bytes(&handle.0.to_le_bytes());
+                writer.handle(*handle);
             }
+            ToClient::Revoked => writer.byte(REVOKED),
             ToClient::Granted(token) => {
                 writer.byte(GRANTED);
                 writer.bytes(token);
@@ -215,7 +249,7 @@ impl ToClient {
                 writer.bytes(reason.as_bytes());
             }
         }
-        writer.0
+        writer.into_packet()
     }
 
     /// Reads a packet.
@@ -223,14 +257,11 @@ impl ToClient {
     /// # Errors
     /// If it is none of these messages.
     pub fn read(packet: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader(packet);
+        let mut reader = Reader::new(packet);
         let message = match reader.byte()? {
             OPENED => ToClient::Opened,
-            REGISTERED => {
-                let handle = reader.bytes()?.try_into();
-                let handle = handle.map_err(|_| Malformed("length of a handle"))?;
-                ToClient::Registered(Handle(u64::from_le_bytes(handle)))
-            }
+            REGISTERED => ToClient::Registered(reader.handle()?),
+            REVOKED => ToClient::Revoked,
             GRANTED => {
                 let token = reader.bytes()?.try_into();
                 ToClient::Granted(token.map_err(|_| Malformed("length of a token"))?)
@@ -241,81 +272,6 @@ impl ToClient {
         };
         reader.end()?;
         Ok(message)
-    }
-}
-
-struct Writer(Zeroizing<Vec<u8>>);
-
-impl Writer {
-    fn new() -> Self {
-        // Enough for every message, since a vector that grows leaves copies of secrets behind.
-        Self(Zeroizing::new(Vec::with_capacity(MESSAGE_BYTES)))
-    }
-
-    fn byte(&mut self, byte: u8) {
-        self.0.push(byte);
-    }
-
-    fn number(&mut self, number: u32) {
-        self.0.extend_from_slice(&number.to_le_bytes());
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        let length = u16::try_from(bytes.len()).expect("no message is that long");
-        self.0.extend_from_slice(&length.to_le_bytes());
-        self.0.extend_from_slice(bytes);
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self
-            .0
-            .split_at_checked(length)
-            .ok_or(Malformed("too short"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn byte(&mut self) -> Result<u8, Malformed> {
-        Ok(self.take(1)?[0])
-    }
-
-    fn number(&mut self) -> Result<u32, Malformed> {
-        let bytes = self.take(4)?.try_into().expect("four bytes");
-        Ok(u32::from_le_bytes(bytes))
-    }
-
-    fn layout(&mut self) -> Result<Layout, Malformed> {
-        let rings = Layout::new(self.size()?).ok_or(Malformed("a ring of that many slots"))?;
-        let (count, content_bytes) = (self.size()?, self.size()?);
-        let layout = rings.with_buffers(count, content_bytes);
-        // Each layout has one encoding only.
-        layout
-            .filter(|layout| layout.content_bytes() == content_bytes)
-            .ok_or(Malformed("buffers of that number or length"))
-    }
-
-    fn size(&mut self) -> Result<usize, Malformed> {
-        usize::try_from(self.number()?).map_err(|_| Malformed("a number of that size"))
-    }
-
-    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
-        let length = self.take(2)?.try_into().expect("two bytes");
-        self.take(usize::from(u16::from_le_bytes(length)))
-    }
-
-    fn text(&mut self) -> Result<String, Malformed> {
-        Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
-    }
-
-    fn end(&self) -> Result<(), Malformed> {
-        match self.0 {
-            [] => Ok(()),
-            _ => Err(Malformed("too long")),
-        }
     }
 }
 
@@ -354,9 +310,17 @@ mod tests {
         }
         for size in Size::ALL {
             let components = example_key(size).components;
-            let packet = ToEngine::Register(KeyParts::Rsa(components)).write();
+            let packet = ToEngine::Register {
+                key: KeyParts::Rsa(components),
+                policy: Policy::PSS,
+            }
+            .write();
             assert!(packet.len() <= MESSAGE_BYTES);
-            let Ok(ToEngine::Register(KeyParts::Rsa(read))) = ToEngine::read(&packet) else {
+            let Ok(ToEngine::Register {
+                key: KeyParts::Rsa(read),
+                policy: Policy::PSS,
+            }) = ToEngine::read(&packet)
+            else {
                 panic!("not what was written");
             };
             assert_eq!(read.modulus, components.modulus);
@@ -364,17 +328,30 @@ mod tests {
         }
         let private = [5; 48];
         let curve = Curve::P384;
-        let packet = ToEngine::Register(KeyParts::Ec {
-            curve,
-            private: &private,
-        })
+        let packet = ToEngine::Register {
+            key: KeyParts::Ec {
+                curve,
+                private: &private,
+            },
+            policy: Policy::ANYTHING,
+        }
         .write();
         assert!(matches!(
             ToEngine::read(&packet),
-            Ok(ToEngine::Register(KeyParts::Ec {
-                curve: Curve::P384,
-                private: [5, ..]
-            }))
+            Ok(ToEngine::Register {
+                key: KeyParts::Ec {
+                    curve: Curve::P384,
+                    private: [5, ..]
+                },
+                policy: Policy::ANYTHING,
+            })
+        ));
+        let mut strange = packet.to_vec();
+        strange[1] = 0;
+        assert!(ToEngine::read(&strange).is_err(), "a key for nothing");
+        assert!(matches!(
+            ToEngine::read(&ToEngine::Revoke(Handle(9)).write()),
+            Ok(ToEngine::Revoke(Handle(9)))
         ));
         assert!(matches!(
             ToEngine::read(&ToEngine::Grant.write()),
@@ -391,6 +368,7 @@ mod tests {
         for message in [
             ToClient::Opened,
             ToClient::Registered(Handle(u64::MAX - 1)),
+            ToClient::Revoked,
             ToClient::Granted([9; 32]),
             ToClient::Status("{}".into()),
             ToClient::Refused("no".into()),

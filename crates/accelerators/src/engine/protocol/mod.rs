@@ -6,5 +6,7 @@
 pub mod buffers;
 pub mod layout;
 pub mod message;
+mod packet;
+pub mod policy;
 pub mod socket;
 pub mod wire;

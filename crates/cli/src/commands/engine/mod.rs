@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use slipstream_accelerators::lanes::{Backend, prove};
-use slipstream_engine::{Engine, Options, Pace};
+use slipstream_engine::{Engine, Options, Pace, Quotas};
 use slipstream_metrics::published::directory;
 use slipstream_testbed::processor::usable_cores;
 
@@ -61,6 +61,9 @@ struct Run {
     /// Another user that may connect, by name or number; can be repeated
     #[arg(long, value_name = "USER")]
     allow: Vec<String>,
+    /// Seconds for which keys stay after the process that brought them has gone [default: 90]
+    #[arg(long, value_name = "SECONDS", value_parser = options::seconds)]
+    grace: Option<Duration>,
     /// Time for which a batch that is not full waits for requests of concurrent jobs (us, ms)
     /// [default: as long as it takes to compute]
     #[arg(long, value_name = "TIME", value_parser = options::short_time)]
@@ -151,6 +154,8 @@ impl Run {
             cores,
             backend: self.lanes.backend()?,
             allow: allow?,
+            quotas: Quotas::default(),
+            grace: self.grace.unwrap_or(Engine::GRACE),
             linger: self.linger,
             pace: self.pace.map(|Card::Dh8970| {
                 Pace::dh8970(self.pace_engines.unwrap_or(Pace::DH8970_ENGINES))

@@ -32,7 +32,7 @@ impl Status {
     /// Runs the command.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let socket = self.socket.display();
-        let connection = Connection::new(&self.socket)
+        let connection = Connection::to_anybody(&self.socket)
             .with_context(|| format!("no engine answers at {socket}"))?;
         let answer = connection
             .ask(&ToEngine::Status, PATIENCE)

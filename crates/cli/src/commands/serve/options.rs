@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use slipstream_terminator::Configuration;
 use slipstream_terminator::configuration::values::{self, Content};
 use slipstream_terminator::configuration::{
-    AccessLog, Backend, CertificateFiles, ClientCertificates, Crypto, Engine, Lanes, Listener,
-    LogFormat, LogTarget, ProxyProtocol, Service, Upstream,
+    AccessLog, Backend, CertificateFiles, ClientCertificates, Crypto, Engine, EngineUser, Lanes,
+    Listener, LogFormat, LogTarget, ProxyProtocol, Service, Upstream,
 };
 
 use crate::commands::options::positive;
@@ -47,6 +47,10 @@ pub(super) struct Options {
     /// Socket of a `slipstream engine` that computes instead of the event loops' own lanes
     #[arg(long, value_name = "SOCKET")]
     engine: Option<PathBuf>,
+    /// User that the engine may run as, beside root and this process's own, by name or number
+    /// [default: slipstream-engine]
+    #[arg(long, value_name = "USER")]
+    engine_user: Option<String>,
     /// Hand private keys over to the engine and wipe them here
     #[arg(long)]
     isolate_keys: bool,
@@ -116,6 +120,7 @@ impl Options {
             ("--lanes", self.lanes.is_some()),
             ("--workers", self.workers.is_some()),
             ("--engine", self.engine.is_some()),
+            ("--engine-user", self.engine_user.is_some()),
             ("--isolate-keys", self.isolate_keys),
             ("--metrics", self.metrics.is_some()),
             ("--access-log", self.access_log.is_some()),
@@ -240,7 +245,14 @@ impl Options {
             (Some(socket), _) => Ok(Some(Engine {
                 socket: socket.clone(),
                 isolate_keys: self.isolate_keys,
+                user: self
+                    .engine_user
+                    .as_deref()
+                    .map_or_else(EngineUser::default, EngineUser::new),
             })),
+            (None, _) if self.engine_user.is_some() => {
+                Err("--engine-user means nothing without --engine".to_owned())
+            }
             (None, _) if self.isolate_keys => Err(format!(
                 "--isolate-keys needs an engine: give --engine {}",
                 Engine::SOCKET

@@ -9,8 +9,8 @@ use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{SignatureScheme, version};
 use slipstream_accelerators::engine::protocol::layout::Layout;
 use slipstream_accelerators::engine::protocol::message::{Aggregation, Token};
-use slipstream_accelerators::engine::{self, Device};
-use slipstream_engine::{Engine, Options};
+use slipstream_accelerators::engine::{self, Device, EngineUser};
+use slipstream_engine::{Engine, Options, Quotas};
 use slipstream_keys::rsa::Size;
 use slipstream_offload::accelerator::{Accelerator, Health, Moment};
 use slipstream_offload::counters::Counters;
@@ -45,6 +45,8 @@ impl TestEngine {
             cores: vec![core],
             backend: test_backend(),
             allow: Vec::new(),
+            quotas: Quotas::default(),
+            grace: Engine::GRACE,
             linger: Some(Duration::ZERO),
             pace: None,
             publishes: None,
@@ -57,7 +59,7 @@ impl TestEngine {
     }
 
     fn isolation(&self) -> Isolation {
-        Isolation::new(&self.socket).expect("an engine that listens")
+        Isolation::new(&self.socket, &EngineUser::default()).expect("an engine that listens")
     }
 
     /// Makes the engine the device of this thread, which may use the keys that the token is for.
@@ -71,6 +73,7 @@ impl TestEngine {
             weight: 1,
             aggregation: Aggregation::Fixed(1),
             token,
+            user: EngineUser::default(),
         };
         let path = self.socket.clone();
         let device = Device::new(path, options, HANGS).expect("descriptors");
@@ -258,6 +261,34 @@ fn a_key_that_comes_later_is_known_to_older_instances() {
     on_fiber(move || signs(&later, &held));
 }
 
+/// A certificate that is renewed brings a new key, and the old one is not needed any more.
+#[test]
+fn two_thousand_renewals_leave_one_key() {
+    let engine = TestEngine::start();
+    let isolation = engine.isolation();
+    let mut used = None;
+    for renewal in 0..2000 {
+        let key = TestKey::p256();
+        let held = isolation.signing_key(&key.der());
+        used = Some((
+            key,
+            held.unwrap_or_else(|error| panic!("renewal {renewal}: {error}")),
+        ));
+    }
+    assert!(isolation.is_alive());
+    assert_eq!(engine.engine.status().keys, 1);
+    // A key that two certificates share stays until both have been replaced.
+    let (key, held) = used.expect("the last one");
+    let again = isolation.signing_key(&key.der()).expect("a key");
+    drop(held);
+    assert!(isolation.is_alive());
+    assert_eq!(engine.engine.status().keys, 1);
+    engine.install(isolation.token().expect("a token"));
+    on_fiber(move || signs(&key, &again));
+    assert!(isolation.is_alive());
+    assert_eq!(engine.engine.status().keys, 0);
+}
+
 #[test]
 fn a_job_that_cannot_pause_blocks() {
     let engine = TestEngine::start();
@@ -327,7 +358,7 @@ fn what_no_engine_holds_is_refused() {
     let error = error.to_string();
     assert!(error.contains("can be isolated"), "{error}");
     let nobody = engine.socket.with_file_name("nobody.sock");
-    let error = Isolation::new(&nobody)
+    let error = Isolation::new(&nobody, &EngineUser::default())
         .expect_err("nobody listens")
         .to_string();
     assert!(

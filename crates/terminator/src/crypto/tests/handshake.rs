@@ -20,7 +20,7 @@ use slipstream_offload::Kind;
 
 use super::super::{Computation, provider};
 use super::{TestKey, counters, install_lanes, on_fiber, together};
-use crate::configuration::{Configuration, Crypto, Engine, Group, Lanes};
+use crate::configuration::{Configuration, Crypto, Engine, EngineUser, Group, Lanes};
 
 pub(super) const NAME: &str = "server.test";
 
@@ -232,6 +232,7 @@ fn keys_are_not_copied_where_nothing_is_offloaded() {
     configuration.engine = Some(Engine {
         socket: Engine::SOCKET.into(),
         isolate_keys: false,
+        user: EngineUser::default(),
     });
     assert_eq!(Computation::new(&configuration), Computation::Engine);
     configuration.crypto = Crypto::AwsLc;

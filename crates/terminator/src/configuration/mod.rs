@@ -6,13 +6,13 @@ mod listener;
 mod section;
 pub mod values;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use slipstream_http::settings::{
     AccessLog, Address, Backend, Balance, Health, Limits as HttpLimits, LogFormat, LogTarget,
-    ProxyProtocol, Service, Upstream,
+    Network, ProxyProtocol, Service, Upstream,
 };
 
 /// Complete configuration. Made by [`file::read`], or from command-line options.
@@ -243,34 +243,4 @@ pub struct ClientCertificates {
     pub authorities: PathBuf,
     /// True if clients without a certificate are refused.
     pub required: bool,
-}
-
-/// Range of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    /// An address in the range.
-    pub address: IpAddr,
-    /// Number of leading bits that all addresses of the range share.
-    pub prefix: u8,
-}
-
-impl Network {
-    /// Returns true if the range contains `address`. An IPv4-mapped IPv6 address counts as IPv4.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(network), IpAddr::V4(address)) => {
-                let mask = u32::MAX
-                    .checked_shl(32 - u32::from(self.prefix))
-                    .unwrap_or(0);
-                network.to_bits() & mask == address.to_bits() & mask
-            }
-            (IpAddr::V6(network), IpAddr::V6(address)) => {
-                let mask = u128::MAX
-                    .checked_shl(128 - u32::from(self.prefix))
-                    .unwrap_or(0);
-                network.to_bits() & mask == address.to_bits() & mask
-            }
-            _ => false,
-        }
-    }
 }

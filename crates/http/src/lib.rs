@@ -10,6 +10,7 @@ pub mod counters;
 mod files;
 mod headers;
 mod health;
+mod identity;
 mod keepalive;
 pub mod proxy_header;
 mod requests;

@@ -38,6 +38,8 @@ pub struct Upstream {
     /// File of authorities in PEM that backends with TLS are verified with. `None` selects
     /// Mozilla's.
     pub authorities: Option<PathBuf>,
+    /// Clients whose headers about their own clients are passed on. All others' are replaced.
+    pub trust_headers_from: Vec<Network>,
 }
 
 impl Upstream {
@@ -53,6 +55,7 @@ impl Upstream {
             fail_timeout: Duration::from_secs(10),
             health: None,
             authorities: None,
+            trust_headers_from: Vec::new(),
         }
     }
 }

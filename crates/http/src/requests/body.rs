@@ -15,6 +15,7 @@ use super::pool::Checkout;
 use super::record::Record;
 use crate::counters::Counters;
 use crate::files::FileBody;
+use crate::identity;
 use crate::upstream::milliseconds;
 
 /// Reason why a body ended early.
@@ -159,7 +160,10 @@ impl Body for RequestBody {
         };
         self.meter.note_progress();
         match outcome {
-            Some(Ok(frame)) => {
+            Some(Ok(mut frame)) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    identity::remove_from_trailers(trailers);
+                }
                 if let Some(data) = frame.data_ref() {
                     let length = data.len() as u64;
                     self.meter.received.fetch_add(length, Ordering::Relaxed);

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep};
 
 use crate::files::Files;
-use crate::headers::Identity;
+use crate::identity::Identity;
 use crate::settings::Limits;
 use crate::upstream::Group;
 use crate::{Connection, ConnectionContext, proxy_header};
@@ -100,15 +100,19 @@ type Tunnel = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Session {
     fn new(handler: Handler, connection: Connection, context: ConnectionContext) -> Self {
-        let proxy_protocol = match &handler {
-            Handler::Backends(group) => group.settings.proxy_protocol,
-            Handler::Files(_) => None,
+        let (proxy_protocol, trusted) = match &handler {
+            Handler::Backends(group) => {
+                let settings = &group.settings;
+                (settings.proxy_protocol, &*settings.trust_headers_from)
+            }
+            Handler::Files(_) => (None, [].as_slice()),
         };
+        let identity = Identity::new(&connection, trusted);
         let pool = proxy_protocol.map(|_| Pool::shared());
         Self {
             handler,
             activity: Arc::new(Activity::new()),
-            identity: Identity::new(&connection),
+            identity,
             proxy_header: proxy_protocol.map(|version| proxy_header::write(version, &connection)),
             pool: match &pool {
                 None => PoolHandle::EventLoop,

@@ -2,6 +2,7 @@
 
 mod files;
 mod health;
+mod identity;
 mod limits;
 mod proxied;
 mod proxy_header;

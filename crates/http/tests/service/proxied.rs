@@ -22,7 +22,7 @@ async fn a_backend_is_told_the_address_of_the_client() {
     assert!(seen.contains("GET /path?query HTTP/1.1\r\n"), "{seen}");
     for line in [
         "host: example.org:8443",
-        "x-forwarded-for: 203.0.113.1, 203.0.113.2, 192.0.2.1",
+        "x-forwarded-for: 192.0.2.1",
         "x-forwarded-proto: https",
         "x-forwarded-host: example.org:8443",
         "x-forwarded-port: 443",
@@ -30,10 +30,9 @@ async fn a_backend_is_told_the_address_of_the_client() {
     ] {
         assert!(seen.contains(&format!("{line}\r\n")), "{line} in {seen}");
     }
-    assert!(
-        !seen.contains("evil") && !seen.contains("10.0.0.1"),
-        "{seen}"
-    );
+    for claim in ["evil", "10.0.0.1", "203.0.113."] {
+        assert!(!seen.contains(claim), "{seen}");
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use slipstream_terminator::Configuration;
 use slipstream_terminator::configuration::{
     AccessLog, Address, Backend, Balance, CertificateFiles, ClientCertificates, Crypto, Engine,
     Group, Health, HttpLimits, Limits, LogFormat, LogTarget, ProxyProtocol, Service, Upstream,
-    file,
+    file, values,
 };
 
 const EVERYTHING: &str = r#"
@@ -61,6 +61,7 @@ retries = 0
 fail_timeout = "0s"
 health = { interval = "5s", path = "/healthz" }
 authorities = "backends.pem"
+trust_headers_from = "192.0.2.0/24"
 
 [[listener]]
 listen = "0.0.0.0:9443"
@@ -154,6 +155,7 @@ fn everything_is_read() {
             path: Some("/healthz".to_owned()),
         }),
         authorities: Some(below("backends.pem")),
+        trust_headers_from: vec![values::network("192.0.2.0/24").unwrap()],
     };
     assert_eq!(http.service, Service::Http(upstream));
 
@@ -310,6 +312,11 @@ fn mistakes_of_a_listener_are_named_with_line_and_cure() {
             tcp,
             "proxy_protocol_from = \"10.0.0.0/33\"",
             "\"proxy_protocol_from\" = \"10.0.0.0/33\" must have a prefix of at most 32 bits",
+        ),
+        (
+            tcp,
+            "trust_headers_from = \"10.0.0.0/8\"",
+            "is for backends with http://",
         ),
         (
             tcp,

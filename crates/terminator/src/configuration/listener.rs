@@ -6,8 +6,8 @@ use super::file::ROOT_VALUES;
 use super::section::{Problem, Section, Value};
 use super::values::{self, Content};
 use super::{
-    Backend, Balance, CertificateFiles, ClientCertificates, Health, Listener, ProxyProtocol,
-    Service, Upstream,
+    Backend, Balance, CertificateFiles, ClientCertificates, Health, Listener, Network,
+    ProxyProtocol, Service, Upstream,
 };
 
 /// Reads a `[[listener]]`. `taken` are the addresses of other listeners.
@@ -30,6 +30,7 @@ pub(super) fn read(value: Value<'_>, taken: &mut Vec<SocketAddr>) -> Result<List
         "fail_timeout",
         "health",
         "authorities",
+        "trust_headers_from",
     ];
     let mut section = value.section("[[listener]]", KEYS, ROOT_VALUES)?;
     let mut addresses = Vec::new();
@@ -92,14 +93,16 @@ pub(super) fn read(value: Value<'_>, taken: &mut Vec<SocketAddr>) -> Result<List
     section.read(
         "proxy_protocol_from",
         &mut listener.proxy_protocol_from,
-        |value| {
-            let values = value.list_or_one()?.into_iter();
-            values
-                .map(|value| value.parse("\"10.0.0.0/8\"", values::network))
-                .collect()
-        },
+        networks,
     )?;
     Ok(listener)
+}
+
+fn networks(value: Value<'_>) -> Result<Vec<Network>, Problem> {
+    let values = value.list_or_one()?.into_iter();
+    values
+        .map(|value| value.parse("\"10.0.0.0/8\"", values::network))
+        .collect()
 }
 
 fn certificate_files(value: Value<'_>) -> Result<CertificateFiles, Problem> {
@@ -146,6 +149,7 @@ const BACKEND_KEYS: &[&str] = &[
     "fail_timeout",
     "health",
     "authorities",
+    "trust_headers_from",
 ];
 
 fn service(section: &mut Section<'_>) -> Result<Service, Problem> {
@@ -252,6 +256,16 @@ fn upstream(
         }
         upstream.authorities = Some(value.path()?);
     }
+    section.read(
+        "trust_headers_from",
+        &mut upstream.trust_headers_from,
+        |value| match content {
+            Content::Http => networks(value),
+            Content::Bytes => {
+                Err(value.problem("is for backends with http://; bytes are passed on as they are"))
+            }
+        },
+    )?;
     Ok(upstream)
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hyper::body::{Body, Incoming};
+use hyper::header::{HeaderValue, TRANSFER_ENCODING};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
@@ -32,6 +33,11 @@ pub async fn answer(
     };
     let idle_timeout = session.context.limits.idle_timeout;
     let body = RequestBody::new(body, record.meter(), idle_timeout);
+    if body.size_hint().exact().is_none() {
+        // For GET and HEAD, hyper would send no body unless it is told to.
+        let chunked = HeaderValue::from_static("chunked");
+        parts.headers.insert(TRANSFER_ENCODING, chunked);
+    }
     let request = Request::from_parts(parts, body);
     let waiting = Waiting::begin(&session);
     let outcome = send(group, request, &mut record).await;

@@ -8,6 +8,7 @@ pub mod access_log;
 mod connect;
 pub mod counters;
 mod files;
+pub mod gauge;
 mod headers;
 mod health;
 mod identity;

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use slipstream_http::gauge::Gauge;
 use tokio::sync::Notify;
 
 use super::metrics::Refusal;
@@ -122,38 +122,6 @@ impl Drop for HandshakePermit {
     fn drop(&mut self) {
         self.0.handshakes.give_back();
         self.0.is_free.notify_one();
-    }
-}
-
-/// Number of permits in use, and its limit.
-#[derive(Debug)]
-struct Gauge {
-    taken: AtomicUsize,
-    limit: AtomicUsize,
-}
-
-impl Gauge {
-    fn new(limit: usize) -> Self {
-        Self {
-            taken: AtomicUsize::new(0),
-            limit: AtomicUsize::new(limit),
-        }
-    }
-
-    fn set(&self, limit: usize) {
-        self.limit.store(limit, Ordering::SeqCst);
-    }
-
-    fn take(&self) -> bool {
-        let limit = self.limit.load(Ordering::SeqCst);
-        let one_more = |taken| (taken < limit).then_some(taken + 1);
-        self.taken
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more)
-            .is_ok()
-    }
-
-    fn give_back(&self) {
-        self.taken.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -321,7 +289,7 @@ mod tests {
         assert!(admitted("::ffff:192.0.2.1"));
         assert!(!admitted("192.0.2.1"));
         // A refused connection holds no permit.
-        assert_eq!(limiter.connections.taken.load(Ordering::SeqCst), 0);
+        assert_eq!(limiter.connections.taken(), 0);
     }
 
     #[test]

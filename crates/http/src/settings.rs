@@ -33,6 +33,12 @@ pub struct Upstream {
     pub retries: u32,
     /// Time for which a backend is avoided after a failed connection, if there is another one.
     pub fail_timeout: Duration,
+    /// Most open connections of one backend.
+    pub max_connections: usize,
+    /// Most requests or connections that wait for one of them. Others are refused.
+    pub queue: usize,
+    /// Longest time to wait for one of them.
+    pub queue_timeout: Duration,
     /// Active health checks, if backends are checked.
     pub health: Option<Health>,
     /// File of authorities in PEM that backends with TLS are verified with. `None` selects
@@ -53,6 +59,9 @@ impl Upstream {
             response_timeout: Duration::from_secs(60),
             retries: 2,
             fail_timeout: Duration::from_secs(10),
+            max_connections: 4096,
+            queue: 1024,
+            queue_timeout: Duration::from_secs(5),
             health: None,
             authorities: None,
             trust_headers_from: Vec::new(),

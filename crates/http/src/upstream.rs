@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 
 use crate::connect::TlsConnector;
 use crate::health;
+use crate::places::Places;
 use crate::settings::{Address, Balance, Service, Upstream};
 
 /// Backends of all services, with their health. Shared by all event loops.
@@ -30,6 +31,8 @@ pub struct BackendStatus {
     pub total: u64,
     /// Failed connections so far.
     pub failures: u64,
+    /// Connections or requests that wait for a connection to it.
+    pub waiting: usize,
 }
 
 impl Upstreams {
@@ -151,7 +154,8 @@ pub(crate) struct Group {
 
 impl Group {
     /// Selects a backend. Those that have been `tried`, and those that failed lately, are taken
-    /// only if there is no better one. Returns `None` if active checks have marked all of them as
+    /// only if there is no better one; and those whose connections are all in use only if no other
+    /// one is well. Returns `None` if active checks have marked all of them as
     /// down.
     pub(crate) fn pick(&self, tried: &[u64]) -> Option<Lease> {
         let now = milliseconds();
@@ -160,11 +164,13 @@ impl Group {
         let rank = |backend: &Backend| {
             let is_tried = tried.contains(&backend.number);
             let has_failed = backend.state.failed_until.load(Ordering::Relaxed) > now;
-            let active = match self.settings.balance {
+            let active = backend.state.active.load(Ordering::Relaxed);
+            let is_full = active >= self.settings.max_connections;
+            let weight = match self.settings.balance {
                 Balance::RoundRobin => 0,
-                Balance::LeastConnections => backend.state.active.load(Ordering::Relaxed),
+                Balance::LeastConnections => active,
             };
-            (is_tried, has_failed, active)
+            (is_tried, has_failed, is_full, weight)
         };
         (first..first + count)
             .map(|index| &self.backends[index % count])
@@ -195,6 +201,11 @@ impl Backend {
     /// Returns its address.
     pub(crate) fn name(&self) -> &str {
         &self.state.name
+    }
+
+    /// Returns the places for connections to it.
+    pub(crate) fn places(&self) -> &Arc<Places> {
+        &self.state.places
     }
 
     /// Notes a failed connection.
@@ -256,6 +267,7 @@ struct State {
     active: AtomicUsize,
     total: AtomicU64,
     failures: AtomicU64,
+    places: Arc<Places>,
 }
 
 impl State {
@@ -267,6 +279,7 @@ impl State {
             active: AtomicUsize::new(0),
             total: AtomicU64::new(0),
             failures: AtomicU64::new(0),
+            places: Arc::default(),
         }
     }
 
@@ -278,6 +291,7 @@ impl State {
             active: self.active.load(Ordering::Relaxed),
             total: self.total.load(Ordering::Relaxed),
             failures: self.failures.load(Ordering::Relaxed),
+            waiting: self.places.waiting(),
         }
     }
 }

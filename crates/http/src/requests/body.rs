@@ -15,6 +15,7 @@ use super::pool::Checkout;
 use super::record::Record;
 use crate::counters::Counters;
 use crate::files::FileBody;
+use crate::gauge::Permit;
 use crate::identity;
 use crate::upstream::milliseconds;
 
@@ -195,8 +196,8 @@ impl Body for RequestBody {
 pub enum Content {
     /// Text made by this process.
     Text(Full<Bytes>),
-    /// A file.
-    File(FileBody),
+    /// A file, with the permit of its descriptor.
+    File { body: FileBody, _permit: Permit },
     /// A backend, and its connection, which returns to the pool at the end of the body.
     Backend(Incoming, Option<Checkout>),
 }
@@ -215,7 +216,7 @@ impl Content {
     fn is_end_stream(&self) -> bool {
         match self {
             Content::Text(body) => body.is_end_stream(),
-            Content::File(body) => body.is_end_stream(),
+            Content::File { body, .. } => body.is_end_stream(),
             Content::Backend(body, _) => body.is_end_stream(),
         }
     }
@@ -272,7 +273,7 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let outcome = match &mut self.content {
             Content::Text(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
-            Content::File(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
+            Content::File { body, .. } => Pin::new(body).poll_frame(context).map_err(Into::into),
             Content::Backend(body, _) => Pin::new(body).poll_frame(context).map_err(Into::into),
         };
         self.set_waiting(outcome.is_pending());
@@ -304,7 +305,7 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Text(body) => body.size_hint(),
-            Content::File(body) => body.size_hint(),
+            Content::File { body, .. } => body.size_hint(),
             Content::Backend(body, _) => body.size_hint(),
         }
     }

@@ -2,7 +2,7 @@
 
 mod activity;
 mod body;
-mod pool;
+pub mod pool;
 mod proxy;
 mod record;
 
@@ -25,6 +25,7 @@ use crate::files::Files;
 use crate::identity::Identity;
 use crate::settings::Limits;
 use crate::upstream::Group;
+use crate::usage::Overload;
 use crate::{Connection, ConnectionContext, proxy_header};
 use activity::{Activity, Protocol, Verdict, Watched};
 use body::{Content, ResponseBody};
@@ -148,17 +149,41 @@ impl Drop for TunnelGuard {
 }
 
 async fn answer(session: Arc<Session>, request: Request<Incoming>) -> Response<ResponseBody> {
-    let mut record = Record::begin(&session, &request);
+    let record = Record::begin(&session, &request);
+    if record.is_too_many() {
+        return refuse(Overload::Requests, record);
+    }
     match &session.handler {
         Handler::Backends(group) => proxy::answer(group, request, record).await,
-        Handler::Files(files) => match files.answer(request).await {
-            Ok(response) => {
-                record.set_status(response.status());
-                response.map(|body| ResponseBody::new(Content::File(body), record))
-            }
-            Err(status) => page(status, record),
-        },
+        Handler::Files(files) => answer_with_file(files, request, record).await,
     }
+}
+
+async fn answer_with_file(
+    files: &Files,
+    request: Request<Incoming>,
+    mut record: Record,
+) -> Response<ResponseBody> {
+    let Some(descriptor) = record.session().context.usage.descriptors.permit() else {
+        return refuse(Overload::Descriptors, record);
+    };
+    match files.answer(request).await {
+        Ok(response) => {
+            record.set_status(response.status());
+            let content = |body| Content::File {
+                body,
+                _permit: descriptor,
+            };
+            response.map(|body| ResponseBody::new(content(body), record))
+        }
+        Err(status) => page(status, record),
+    }
+}
+
+/// Returns the response to a request that has met a limit of the process.
+fn refuse(overload: Overload, record: Record) -> Response<ResponseBody> {
+    record.session().context.counters.overloads[overload.index()].add(1);
+    page(StatusCode::SERVICE_UNAVAILABLE, record)
 }
 
 /// Returns a response that explains the error `status`.
@@ -276,6 +301,7 @@ mod tests {
 
     use super::*;
     use crate::counters::Counters;
+    use crate::usage::Usage;
 
     /// Returns the connection of a client that asks for files.
     pub fn session() -> Arc<Session> {
@@ -293,6 +319,7 @@ mod tests {
             counters: Arc::new(Counters::default()),
             access_log: None,
             draining: watch::channel(false).1,
+            usage: Usage::default(),
             limits: Arc::new(Limits::default()),
         };
         let files = Files::new(&std::env::temp_dir()).unwrap();

@@ -15,8 +15,10 @@ use super::record::Record;
 use super::{Session, page};
 use crate::connect::{ConnectError, connect};
 use crate::headers;
+use crate::places::Granted;
 use crate::tunnel::{self, Traffic};
-use crate::upstream::{Group, Lease};
+use crate::upstream::{Backend, Group};
+use crate::usage::Overload;
 
 /// Forwards `request` to a backend of `group` and returns the response.
 pub async fn answer(
@@ -94,17 +96,16 @@ async fn send(
         };
         let backend = Arc::clone(lease.backend());
         let pooled = match may_reuse {
-            true => session.pool.take(backend.number),
+            true => session.pool.take(&backend),
             false => None,
         };
-        let is_reused = pooled.is_some();
         let connection = match pooled {
-            Some(connection) => Ok(connection),
-            None => open(&session, &lease, group).await,
+            Some(connection) => Ok((connection, true)),
+            None => open(&session, &backend, group).await,
         };
         record.set_backend(Some(lease));
         let error = match connection {
-            Ok(mut connection) => {
+            Ok((mut connection, is_reused)) => {
                 let spare = match is_reused {
                     true => repeatable(&request, record.meter(), &session),
                     false => None,
@@ -131,7 +132,11 @@ async fn send(
                     },
                 }
             }
-            Err(error) => error,
+            Err(Unopened::Overload(overload)) => {
+                counters.overloads[overload.index()].add(1);
+                return Err(StatusCode::SERVICE_UNAVAILABLE);
+            }
+            Err(Unopened::Failed(error)) => error,
         };
         counters.backend_failures.add(1);
         backend.failed(settings.fail_timeout);
@@ -146,13 +151,37 @@ async fn send(
     }
 }
 
-async fn open(session: &Session, lease: &Lease, group: &Group) -> Result<Checkout, ConnectError> {
-    let backend = lease.backend();
+/// Reason why there is no connection.
+enum Unopened {
+    Failed(ConnectError),
+    Overload(Overload),
+}
+
+/// Opens a connection to `backend`, as soon as it may have another one. Returns one that has been
+/// used before, and true, if there is one first.
+async fn open(
+    session: &Session,
+    backend: &Arc<Backend>,
+    group: &Group,
+) -> Result<(Checkout, bool), Unopened> {
+    let settings = &group.settings;
+    let pool = &session.pool;
+    let descriptors = &session.context.usage.descriptors;
+    let granted = backend
+        .places()
+        .take(settings, Some(pool.home()), descriptors);
+    let place = match granted.await.map_err(Unopened::Overload)? {
+        Granted::Connection(connection) => return Ok((connection, true)),
+        Granted::Place(place) => place,
+    };
     let header = session.proxy_header.as_deref();
-    let stream = connect(backend, header, group.settings.connect_timeout).await?;
-    Checkout::begin(stream, backend.number, session.pool.clone())
+    let stream = connect(backend, header, settings.connect_timeout, Some(place))
         .await
-        .map_err(|_| ConnectError::Failed)
+        .map_err(Unopened::Failed)?;
+    let opened = Checkout::begin(stream, backend, pool.clone()).await;
+    opened
+        .map(|connection| (connection, false))
+        .map_err(|_| Unopened::Failed(ConnectError::Failed))
 }
 
 async fn exchange(

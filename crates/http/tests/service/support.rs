@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use slipstream_http::counters::Counters;
 use slipstream_http::settings::{Address, Backend, Limits, Service as Settings, Upstream};
+use slipstream_http::usage::Usage;
 use slipstream_http::{Connection, ConnectionContext, Service, TlsConnector, Upstreams};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -21,6 +22,7 @@ pub struct Site {
     pub counters: Arc<Counters>,
     pub limits: Limits,
     pub draining: watch::Sender<bool>,
+    pub usage: Usage,
 }
 
 impl Site {
@@ -32,6 +34,7 @@ impl Site {
             counters: Arc::default(),
             limits: Limits::default(),
             draining: watch::channel(false).0,
+            usage: Usage::default(),
         }
     }
 
@@ -64,6 +67,7 @@ impl Site {
             counters: Arc::clone(&self.counters),
             access_log: None,
             draining: self.draining.subscribe(),
+            usage: self.usage.clone(),
             limits: Arc::new(self.limits.clone()),
         };
         let service = Arc::clone(&self.service);

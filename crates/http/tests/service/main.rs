@@ -4,6 +4,7 @@ mod files;
 mod health;
 mod identity;
 mod limits;
+mod places;
 mod proxied;
 mod proxy_header;
 mod retries;

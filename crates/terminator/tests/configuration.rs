@@ -35,6 +35,7 @@ format = "json"
 connections = 1000
 handshakes = 100
 connections_per_second = 50
+requests = 2000
 handshake_timeout = "5s"
 header_timeout = "6s"
 idle_timeout = "2m"
@@ -59,6 +60,9 @@ connect_timeout = "500ms"
 response_timeout = "1h"
 retries = 0
 fail_timeout = "0s"
+max_connections = 200
+queue = 0
+queue_timeout = "2s"
 health = { interval = "5s", path = "/healthz" }
 authorities = "backends.pem"
 trust_headers_from = "192.0.2.0/24"
@@ -103,6 +107,7 @@ fn everything_is_read() {
         connections: 1000,
         handshakes: 100,
         connections_per_second: Some(50),
+        requests: 2000,
         handshake_timeout: Duration::from_secs(5),
         http: HttpLimits {
             header_timeout: Duration::from_secs(6),
@@ -150,6 +155,9 @@ fn everything_is_read() {
         response_timeout: Duration::from_secs(3600),
         retries: 0,
         fail_timeout: Duration::ZERO,
+        max_connections: 200,
+        queue: 0,
+        queue_timeout: Duration::from_secs(2),
         health: Some(Health {
             interval: Duration::from_secs(5),
             path: Some("/healthz".to_owned()),

@@ -14,7 +14,7 @@ use super::{
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// More than any machine has, and small enough for every integer type.
-const MAX_COUNT: usize = 1 << 24;
+pub(super) const MAX_COUNT: usize = 1 << 24;
 
 /// Error of a configuration file.
 #[derive(Debug, thiserror::Error)]
@@ -226,6 +226,7 @@ fn limits(value: Value<'_>) -> Result<Limits, Problem> {
         "connections",
         "handshakes",
         "connections_per_second",
+        "requests",
         "handshake_timeout",
         "header_timeout",
         "idle_timeout",
@@ -246,6 +247,9 @@ fn limits(value: Value<'_>) -> Result<Limits, Problem> {
         &mut limits.connections_per_second,
         |value| small(value).map(Some),
     )?;
+    section.read("requests", &mut limits.requests, |value| {
+        value.number(1, MAX_COUNT)
+    })?;
     section.read(
         "handshake_timeout",
         &mut limits.handshake_timeout,

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::file::ROOT_VALUES;
+use super::file::{MAX_COUNT, ROOT_VALUES};
 use super::section::{Problem, Section, Value};
 use super::values::{self, Content};
 use super::{
@@ -28,6 +28,9 @@ pub(super) fn read(value: Value<'_>, taken: &mut Vec<SocketAddr>) -> Result<List
         "response_timeout",
         "retries",
         "fail_timeout",
+        "max_connections",
+        "queue",
+        "queue_timeout",
         "health",
         "authorities",
         "trust_headers_from",
@@ -147,6 +150,9 @@ const BACKEND_KEYS: &[&str] = &[
     "response_timeout",
     "retries",
     "fail_timeout",
+    "max_connections",
+    "queue",
+    "queue_timeout",
     "health",
     "authorities",
     "trust_headers_from",
@@ -240,6 +246,17 @@ fn upstream(
         "fail_timeout",
         &mut upstream.fail_timeout,
         Value::duration_or_zero,
+    )?;
+    section.read("max_connections", &mut upstream.max_connections, |value| {
+        value.number(1, MAX_COUNT)
+    })?;
+    section.read("queue", &mut upstream.queue, |value| {
+        value.number(0, MAX_COUNT)
+    })?;
+    section.read(
+        "queue_timeout",
+        &mut upstream.queue_timeout,
+        Value::duration,
     )?;
     section.read("health", &mut upstream.health, |value| {
         health(value, content).map(Some)

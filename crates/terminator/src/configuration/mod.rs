@@ -125,6 +125,8 @@ pub struct Limits {
     pub handshakes: usize,
     /// Most new connections of one address per second, if limited. A burst may be twice as large.
     pub connections_per_second: Option<u32>,
+    /// Most requests whose response has not ended, over all listeners.
+    pub requests: usize,
     /// Longest time from the connection to the end of its handshake.
     pub handshake_timeout: Duration,
     /// Limits after the handshake.
@@ -137,6 +139,7 @@ impl Default for Limits {
             connections: 16_384,
             handshakes: 4_096,
             connections_per_second: None,
+            requests: 16_384,
             handshake_timeout: Duration::from_secs(15),
             http: HttpLimits::default(),
         }

@@ -80,6 +80,7 @@ async fn serve(accepted: Accepted, site: Arc<Site>, shared: &Arc<Shared>) {
         counters: shared.metrics.http.clone(),
         access_log: site.access_log.clone(),
         draining: shared.draining.clone(),
+        usage: shared.limiter.usage().clone(),
         limits: site.limits.clone(),
     };
     let service = listener.service.clone();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use slipstream_http::gauge::Gauge;
+use slipstream_http::usage::Usage;
 use tokio::sync::Notify;
 
 use super::metrics::Refusal;
@@ -16,14 +17,22 @@ use crate::configuration::Limits;
 /// Interval at which quiet addresses are forgotten.
 const FORGET_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Counts connections and handshakes against [`Limits`], which can be changed at any time.
+/// Descriptors that are neither a client's connection, nor one to a backend, nor a file that is
+/// served: sockets of listeners and of name resolution, logs, event loops.
+const OTHER_DESCRIPTORS: usize = 256;
+
+/// Counts connections, handshakes and requests against [`Limits`], which can be changed at any
+/// time.
 #[derive(Debug)]
 pub struct Limiter {
+    /// Descriptors that the process may have.
+    descriptors: usize,
     connections: Gauge,
     handshakes: Gauge,
     /// Notified when a handshake may begin.
     is_free: Notify,
     rate: RwLock<Option<Rate>>,
+    usage: Usage,
 }
 
 /// Permit of a connection. Dropping it makes room for another one.
@@ -37,19 +46,25 @@ pub struct ConnectionPermit(Arc<Limiter>);
 pub struct HandshakePermit(Arc<Limiter>);
 
 impl Limiter {
-    /// Returns a limiter for `limits`.
-    pub fn new(limits: &Limits) -> Arc<Self> {
+    /// Returns a limiter for `limits`, and for a process that may have so many `descriptors`.
+    pub fn new(limits: &Limits, descriptors: usize) -> Arc<Self> {
+        let shares = Shares::new(limits, descriptors);
         Arc::new(Self {
-            connections: Gauge::new(limits.connections),
+            descriptors,
+            connections: Gauge::new(shares.connections),
             handshakes: Gauge::new(limits.handshakes),
             is_free: Notify::new(),
             rate: RwLock::new(Rate::new(limits.connections_per_second)),
+            usage: Usage::new(limits.requests, shares.others),
         })
     }
 
     /// Changes the limits. Permits that were granted stay valid.
     pub fn set(&self, limits: &Limits) {
-        self.connections.set(limits.connections);
+        let shares = Shares::new(limits, self.descriptors);
+        self.connections.set(shares.connections);
+        self.usage.requests.set(limits.requests);
+        self.usage.descriptors.set(shares.others);
         self.handshakes.set(limits.handshakes);
         let mut rate = self.rate.write().unwrap_or_else(PoisonError::into_inner);
         let per_second = rate.as_ref().map(|rate| rate.per_second.get());
@@ -59,6 +74,11 @@ impl Limiter {
         drop(rate);
         // There may be room for several waiters.
         self.is_free.notify_waiters();
+    }
+
+    /// Returns the resources that requests share.
+    pub fn usage(&self) -> &Usage {
+        &self.usage
     }
 
     /// Admits a new connection of `address`.
@@ -125,6 +145,24 @@ impl Drop for HandshakePermit {
     }
 }
 
+/// Division of the descriptors, so that neither clients nor backends can take all of them.
+struct Shares {
+    connections: usize,
+    /// For connections to backends and for files.
+    others: usize,
+}
+
+impl Shares {
+    fn new(limits: &Limits, descriptors: usize) -> Self {
+        let usable = descriptors.saturating_sub(OTHER_DESCRIPTORS).max(2);
+        let connections = limits.connections.min(usable / 2);
+        Self {
+            connections,
+            others: usable - connections,
+        }
+    }
+}
+
 /// Connections per second by address.
 #[derive(Debug)]
 struct Rate {
@@ -183,7 +221,7 @@ mod tests {
     use super::*;
 
     fn limiter(connections: usize, handshakes: usize, per_second: Option<u32>) -> Arc<Limiter> {
-        Limiter::new(&limits(connections, handshakes, per_second))
+        Limiter::new(&limits(connections, handshakes, per_second), usize::MAX)
     }
 
     fn limits(connections: usize, handshakes: usize, per_second: Option<u32>) -> Limits {
@@ -223,6 +261,24 @@ mod tests {
         assert_eq!(limiter.admit(CLIENT).unwrap_err(), Refusal::Connections);
         drop(permits);
         assert!(limiter.admit(CLIENT).is_ok());
+    }
+
+    #[test]
+    fn descriptors_are_divided_among_clients_and_backends() {
+        let limits = limits(16_384, 1, None);
+        for (descriptors, connections, others) in [
+            (40_000, 16_384, 40_000 - OTHER_DESCRIPTORS - 16_384),
+            (1_024, 384, 384),
+            (0, 1, 1),
+        ] {
+            let shares = Shares::new(&limits, descriptors);
+            assert_eq!((shares.connections, shares.others), (connections, others));
+        }
+        let limiter = Limiter::new(&limits, OTHER_DESCRIPTORS + 4);
+        let _clients = [(); 2].map(|()| limiter.admit(CLIENT).unwrap());
+        assert_eq!(limiter.admit(CLIENT).unwrap_err(), Refusal::Connections);
+        let _backends = [(); 2].map(|()| limiter.usage().descriptors.permit().unwrap());
+        assert!(limiter.usage().descriptors.permit().is_none());
     }
 
     #[test]

@@ -117,6 +117,7 @@ impl Metrics {
     fn counts(&self) -> [(&'static str, &Count); COUNTS] {
         let http = &self.http;
         let [connections, handshakes, rate] = &self.refused;
+        let [requests, backend, descriptors] = &http.overloads;
         [
             ("connections_total", &self.connections),
             (
@@ -152,6 +153,9 @@ impl Metrics {
             ("responses_total{status=\"3xx\"}", &http.responses[2]),
             ("responses_total{status=\"4xx\"}", &http.responses[3]),
             ("responses_total{status=\"5xx\"}", &http.responses[4]),
+            ("refused_requests_total{limit=\"requests\"}", requests),
+            ("refused_requests_total{limit=\"backend\"}", backend),
+            ("refused_requests_total{limit=\"descriptors\"}", descriptors),
             ("backend_failures_total", &http.backend_failures),
             ("backend_retries_total", &http.backend_retries),
             ("open_connections", &self.open),
@@ -179,7 +183,7 @@ impl Metrics {
 }
 
 /// The counts that are copied, and the gauges among them.
-const COUNTS: usize = 20;
+const COUNTS: usize = 23;
 const GAUGES: usize = 2;
 
 #[cfg(test)]

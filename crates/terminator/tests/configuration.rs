@@ -33,6 +33,7 @@ format = "json"
 
 [limits]
 connections = 1000
+connections_per_address = 20
 handshakes = 100
 connections_per_second = 50
 requests = 2000
@@ -105,6 +106,7 @@ fn everything_is_read() {
     assert_eq!(read.access_log, Some(log));
     let limits = Limits {
         connections: 1000,
+        connections_per_address: 20,
         handshakes: 100,
         connections_per_second: Some(50),
         requests: 2000,
@@ -324,7 +326,7 @@ fn mistakes_of_a_listener_are_named_with_line_and_cure() {
         (
             tcp,
             "trust_headers_from = \"10.0.0.0/8\"",
-            "is for backends with http://",
+            "\"trust_headers_from\" = \"10.0.0.0/8\" is for backends with http://; bytes are passed on as they are",
         ),
         (
             tcp,

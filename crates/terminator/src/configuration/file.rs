@@ -224,6 +224,7 @@ fn access_log(value: Value<'_>) -> Result<AccessLog, Problem> {
 fn limits(value: Value<'_>) -> Result<Limits, Problem> {
     const KEYS: &[&str] = &[
         "connections",
+        "connections_per_address",
         "handshakes",
         "connections_per_second",
         "requests",
@@ -239,6 +240,11 @@ fn limits(value: Value<'_>) -> Result<Limits, Problem> {
     section.read("connections", &mut limits.connections, |value| {
         value.number(1, MAX_COUNT)
     })?;
+    section.read(
+        "connections_per_address",
+        &mut limits.connections_per_address,
+        |value| value.number(1, MAX_COUNT),
+    )?;
     section.read("handshakes", &mut limits.handshakes, |value| {
         value.number(1, MAX_COUNT)
     })?;

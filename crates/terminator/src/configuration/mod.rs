@@ -121,7 +121,9 @@ impl Engine {
 pub struct Limits {
     /// Most concurrent connections, over all listeners.
     pub connections: usize,
-    /// Most concurrent handshakes; further ones wait.
+    /// Most concurrent connections of one address. IPv6 addresses count by their first 64 bits.
+    pub connections_per_address: usize,
+    /// Most handshakes that are computed at a time; further ones wait.
     pub handshakes: usize,
     /// Most new connections of one address per second, if limited. A burst may be twice as large.
     pub connections_per_second: Option<u32>,
@@ -137,6 +139,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 16_384,
+            connections_per_address: 1_024,
             handshakes: 4_096,
             connections_per_second: None,
             requests: 16_384,

@@ -1,8 +1,11 @@
 //! Limits that all event loops share.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -28,6 +31,7 @@ pub struct Limiter {
     /// Descriptors that the process may have.
     descriptors: usize,
     connections: Gauge,
+    addresses: Addresses,
     handshakes: Gauge,
     /// Notified when a handshake may begin.
     is_free: Notify,
@@ -38,9 +42,21 @@ pub struct Limiter {
 /// Permit of a connection. Dropping it makes room for another one.
 #[derive(Debug)]
 #[must_use]
-pub struct ConnectionPermit(Arc<Limiter>);
+pub struct ConnectionPermit {
+    limiter: Arc<Limiter>,
+    /// Network of the client, once it is known.
+    network: Option<IpAddr>,
+}
 
-/// Permit of a handshake. Dropping it makes room for another one.
+/// Permits of one handshake, which needs one whenever something is computed for it. While its
+/// client is waited for, others have it.
+#[derive(Debug)]
+pub struct Turns {
+    limiter: Arc<Limiter>,
+    is_waiting: AtomicBool,
+}
+
+/// Permit of a step of a handshake. Dropping it makes room for another one.
 #[derive(Debug)]
 #[must_use]
 pub struct HandshakePermit(Arc<Limiter>);
@@ -52,6 +68,7 @@ impl Limiter {
         Arc::new(Self {
             descriptors,
             connections: Gauge::new(shares.connections),
+            addresses: Addresses::new(limits.connections_per_address),
             handshakes: Gauge::new(limits.handshakes),
             is_free: Notify::new(),
             rate: RwLock::new(Rate::new(limits.connections_per_second)),
@@ -65,6 +82,7 @@ impl Limiter {
         self.connections.set(shares.connections);
         self.usage.requests.set(limits.requests);
         self.usage.descriptors.set(shares.others);
+        self.addresses.set(limits.connections_per_address);
         self.handshakes.set(limits.handshakes);
         let mut rate = self.rate.write().unwrap_or_else(PoisonError::into_inner);
         let per_second = rate.as_ref().map(|rate| rate.per_second.get());
@@ -86,38 +104,36 @@ impl Limiter {
     /// # Errors
     /// Returns the limit that was reached.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<ConnectionPermit, Refusal> {
-        // If the rate is exceeded, the permit is dropped.
-        let permit = self.admit_unnamed()?;
-        self.check_rate(address)?;
+        // If another limit is reached, the permit is dropped.
+        let mut permit = self.admit_unnamed()?;
+        permit.name(address)?;
         Ok(permit)
     }
 
-    /// Admits a new connection whose client is not known yet. The caller must call
-    /// [`check_rate`](Self::check_rate) later.
+    /// Admits a new connection whose client is not known yet. The caller must
+    /// [name](ConnectionPermit::name) it later.
     ///
     /// # Errors
     /// Returns [`Refusal::Connections`] if there are too many.
     pub fn admit_unnamed(self: &Arc<Self>) -> Result<ConnectionPermit, Refusal> {
         match self.connections.take() {
-            true => Ok(ConnectionPermit(Arc::clone(self))),
+            true => Ok(ConnectionPermit {
+                limiter: Arc::clone(self),
+                network: None,
+            }),
             false => Err(Refusal::Connections),
         }
     }
 
-    /// Counts a new connection of `address`. IPv6 addresses that share the first 64 bits count as
-    /// one.
-    ///
-    /// # Errors
-    /// Returns [`Refusal::Rate`] if there were too many.
-    pub fn check_rate(&self, address: IpAddr) -> Result<(), Refusal> {
+    fn check_rate(&self, network: IpAddr) -> Result<(), Refusal> {
         let rate = self.rate.read().unwrap_or_else(PoisonError::into_inner);
         match &*rate {
-            Some(rate) if !rate.admits(address) => Err(Refusal::Rate),
+            Some(rate) if !rate.admits(network) => Err(Refusal::Rate),
             _ => Ok(()),
         }
     }
 
-    /// Waits until a handshake may begin.
+    /// Waits until something may be computed for a handshake.
     pub async fn begin_handshake(self: &Arc<Self>) -> HandshakePermit {
         loop {
             let mut notified = pin!(self.is_free.notified());
@@ -132,9 +148,51 @@ impl Limiter {
     }
 }
 
+impl ConnectionPermit {
+    /// Counts the connection as one of `address`. IPv6 addresses that share the first 64 bits count
+    /// as one. Must be called once.
+    ///
+    /// # Errors
+    /// Returns the limit of one address that was reached.
+    pub fn name(&mut self, address: IpAddr) -> Result<(), Refusal> {
+        let network = network_of(address);
+        if !self.limiter.addresses.take(network) {
+            return Err(Refusal::Address);
+        }
+        self.network = Some(network);
+        self.limiter.check_rate(network)
+    }
+}
+
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.connections.give_back();
+        if let Some(network) = self.network {
+            self.limiter.addresses.give_back(network);
+        }
+        self.limiter.connections.give_back();
+    }
+}
+
+impl Turns {
+    /// Returns the permits of a handshake that begins.
+    pub fn new(limiter: &Arc<Limiter>) -> Self {
+        Self {
+            limiter: Arc::clone(limiter),
+            is_waiting: AtomicBool::new(false),
+        }
+    }
+
+    /// Waits until the next step may be computed.
+    pub async fn next(&self) -> HandshakePermit {
+        self.is_waiting.store(true, Ordering::Relaxed);
+        let permit = self.limiter.begin_handshake().await;
+        self.is_waiting.store(false, Ordering::Relaxed);
+        permit
+    }
+
+    /// Returns true while the handshake waits for a permit.
+    pub fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::Relaxed)
     }
 }
 
@@ -163,6 +221,45 @@ impl Shares {
     }
 }
 
+/// Open connections by network.
+#[derive(Debug)]
+struct Addresses {
+    most: AtomicUsize,
+    open: Mutex<HashMap<IpAddr, usize>>,
+}
+
+impl Addresses {
+    fn new(most: usize) -> Self {
+        Self {
+            most: AtomicUsize::new(most),
+            open: Mutex::default(),
+        }
+    }
+
+    fn set(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    fn take(&self, network: IpAddr) -> bool {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(network).or_default();
+        // A limit is at least one, so no entry stays behind without a connection.
+        let may = *count < self.most.load(Ordering::Relaxed).max(1);
+        *count += usize::from(may);
+        may
+    }
+
+    fn give_back(&self, network: IpAddr) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut entry) = open.entry(network) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+    }
+}
+
 /// Connections per second by address.
 #[derive(Debug)]
 struct Rate {
@@ -184,9 +281,9 @@ impl Rate {
         })
     }
 
-    fn admits(&self, address: IpAddr) -> bool {
+    fn admits(&self, network: IpAddr) -> bool {
         self.forget_the_quiet();
-        self.limiter.check_key(&network_of(address)).is_ok()
+        self.limiter.check_key(&network).is_ok()
     }
 
     /// Removes quiet addresses; otherwise every address that ever connected would be kept. One
@@ -279,6 +376,27 @@ mod tests {
         assert_eq!(limiter.admit(CLIENT).unwrap_err(), Refusal::Connections);
         let _backends = [(); 2].map(|()| limiter.usage().descriptors.permit().unwrap());
         assert!(limiter.usage().descriptors.permit().is_none());
+    }
+
+    #[test]
+    fn open_connections_of_an_address_are_limited() {
+        let limiter = Limiter::new(
+            &Limits {
+                connections_per_address: 2,
+                ..Limits::default()
+            },
+            usize::MAX,
+        );
+        let admit = |text: &str| limiter.admit(text.parse().unwrap());
+        let open = ["2001:db8::1", "2001:db8::2"].map(|it| admit(it).unwrap());
+        assert_eq!(admit("2001:db8::3").unwrap_err(), Refusal::Address);
+        drop(admit("2001:db8:0:1::1").unwrap());
+        let mapped = ["192.0.2.1", "::ffff:192.0.2.1"].map(|it| admit(it).unwrap());
+        assert_eq!(admit("192.0.2.1").unwrap_err(), Refusal::Address);
+        assert_eq!(limiter.connections.taken(), 4);
+        drop((open, mapped));
+        drop(admit("2001:db8::3").unwrap());
+        assert!(limiter.addresses.open.lock().unwrap().is_empty());
     }
 
     #[test]

@@ -116,7 +116,7 @@ impl Metrics {
     /// All counts with their published names, gauges last.
     fn counts(&self) -> [(&'static str, &Count); COUNTS] {
         let http = &self.http;
-        let [connections, handshakes, rate] = &self.refused;
+        let [connections, handshakes, rate, address] = &self.refused;
         let [requests, backend, descriptors] = &http.overloads;
         [
             ("connections_total", &self.connections),
@@ -129,6 +129,7 @@ impl Metrics {
                 handshakes,
             ),
             ("refused_connections_total{limit=\"rate\"}", rate),
+            ("refused_connections_total{limit=\"address\"}", address),
             (
                 "handshakes_total{version=\"TLSv1.2\"}",
                 &self.handshakes_tls12,
@@ -183,7 +184,7 @@ impl Metrics {
 }
 
 /// The counts that are copied, and the gauges among them.
-const COUNTS: usize = 23;
+const COUNTS: usize = 24;
 const GAUGES: usize = 2;
 
 #[cfg(test)]
@@ -203,11 +204,18 @@ pub enum Refusal {
     Handshakes,
     /// The address has opened too many connections in a second.
     Rate,
+    /// The limit of open connections of the address is reached.
+    Address,
 }
 
 impl Refusal {
     /// All reasons in the order of their index.
-    pub const ALL: [Refusal; 3] = [Refusal::Connections, Refusal::Handshakes, Refusal::Rate];
+    pub const ALL: [Refusal; 4] = [
+        Refusal::Connections,
+        Refusal::Handshakes,
+        Refusal::Rate,
+        Refusal::Address,
+    ];
 
     /// Returns the position in tables with one entry per reason.
     pub fn index(self) -> usize {
@@ -220,6 +228,7 @@ impl Refusal {
             Refusal::Connections => "connections",
             Refusal::Handshakes => "handshakes",
             Refusal::Rate => "rate",
+            Refusal::Address => "address",
         }
     }
 }

@@ -167,6 +167,8 @@ pub struct Limits {
     pub header_bytes: usize,
     /// Most concurrent requests of one HTTP/2 connection.
     pub streams: u32,
+    /// Most content of responses in bytes that waits for the client of one connection.
+    pub unread_bytes: usize,
 }
 
 impl Default for Limits {
@@ -176,6 +178,7 @@ impl Default for Limits {
             idle_timeout: Duration::from_secs(75),
             header_bytes: 64 * 1024,
             streams: 128,
+            unread_bytes: 256 * 1024,
         }
     }
 }

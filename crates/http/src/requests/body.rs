@@ -11,6 +11,7 @@ use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::budget::Held;
 use super::pool::Checkout;
 use super::record::Record;
 use crate::counters::Counters;
@@ -264,13 +265,20 @@ impl ResponseBody {
 }
 
 impl Body for ResponseBody {
-    type Data = Bytes;
+    type Data = Held;
     type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    ) -> Poll<Option<Result<Frame<Held>, BodyError>>> {
+        let Some(session) = self.record.as_ref().map(|record| record.session().clone()) else {
+            return Poll::Ready(None);
+        };
+        if session.budget.poll_room(context).is_pending() {
+            self.set_waiting(false);
+            return Poll::Pending;
+        }
         let outcome = match &mut self.content {
             Content::Text(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
             Content::File { body, .. } => Pin::new(body).poll_frame(context).map_err(Into::into),
@@ -295,7 +303,8 @@ impl Body for ResponseBody {
             }
             Some(Err(_)) => self.record = None,
         }
-        Poll::Ready(outcome)
+        let held = |frame: Frame<Bytes>| frame.map_data(|data| Held::new(data, &session.budget));
+        Poll::Ready(outcome.map(|outcome| outcome.map(held)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod activity;
 mod body;
+mod budget;
 pub mod pool;
 mod proxy;
 mod record;
@@ -29,6 +30,7 @@ use crate::usage::Overload;
 use crate::{Connection, ConnectionContext, proxy_header};
 use activity::{Activity, Protocol, Verdict, Watched};
 use body::{Content, ResponseBody};
+use budget::Budget;
 use pool::{Pool, PoolHandle};
 use record::Record;
 
@@ -87,6 +89,7 @@ struct Session {
     connection: Connection,
     context: ConnectionContext,
     activity: Arc<Activity>,
+    budget: Arc<Budget>,
     identity: Identity,
     /// PROXY header that each connection to a backend begins with.
     proxy_header: Option<Vec<u8>>,
@@ -113,6 +116,10 @@ impl Session {
         Self {
             handler,
             activity: Arc::new(Activity::new()),
+            budget: Arc::new(Budget::new(
+                context.limits.unread_bytes,
+                &context.usage.content,
+            )),
             identity,
             proxy_header: proxy_protocol.map(|version| proxy_header::write(version, &connection)),
             pool: match &pool {
@@ -263,7 +270,7 @@ where
                 shut_down(connection.as_mut());
             }
             () = timer.as_mut() => {
-                let next = match session.activity.verdict(limits) {
+                let next = match session.activity.verdict(limits, session.budget.unread_since()) {
                     Verdict::Fine(left) => left,
                     Verdict::Idle if !is_ending => {
                         is_ending = true;

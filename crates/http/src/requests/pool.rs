@@ -17,6 +17,9 @@ use crate::upstream::Backend;
 
 /// Most idle connections of an event loop to one backend.
 const MAX_IDLE: usize = 64;
+/// Most bytes that are read at once: the longest header of a response, and the longest piece of
+/// content that a client that does not read has to be held for.
+const MAX_BUFFER: usize = 64 * 1024;
 /// Time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -114,7 +117,10 @@ impl Checkout {
     ) -> hyper::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let connection = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (sender, driver) = http1::handshake(TokioIo::new(stream)).await?;
+        let (sender, driver) = http1::Builder::new()
+            .max_buf_size(MAX_BUFFER)
+            .handshake(TokioIo::new(stream))
+            .await?;
         let (task_pool, task_backend) = (pool.clone(), Arc::clone(backend));
         tokio::spawn(async move {
             let (number, places) = (task_backend.number, task_backend.places());

@@ -251,8 +251,8 @@ async fn an_upgraded_connection_keeps_its_place() {
 #[tokio::test]
 async fn requests_and_descriptors_of_all_clients_are_limited() {
     for (usage, overload) in [
-        (Usage::new(1, 100), Overload::Requests),
-        (Usage::new(100, 1), Overload::Descriptors),
+        (Usage::new(1, 100, 1 << 20), Overload::Requests),
+        (Usage::new(100, 1, 1 << 20), Overload::Descriptors),
     ] {
         let gate = gate().await;
         let mut site = Site::new(Settings::Http(gate.settings(100, 100)));

@@ -10,3 +10,4 @@ mod proxy_header;
 mod retries;
 mod support;
 mod tcp;
+mod unread;

@@ -42,6 +42,8 @@ header_timeout = "6s"
 idle_timeout = "2m"
 header_bytes = "32k"
 streams = 64
+unread_bytes = "64k"
+unread_bytes_total = "100m"
 
 [[listener]]
 listen = ["0.0.0.0:8443", "[::]:8443"]
@@ -110,12 +112,14 @@ fn everything_is_read() {
         handshakes: 100,
         connections_per_second: Some(50),
         requests: 2000,
+        unread_bytes_total: 100 << 20,
         handshake_timeout: Duration::from_secs(5),
         http: HttpLimits {
             header_timeout: Duration::from_secs(6),
             idle_timeout: Duration::from_secs(120),
             header_bytes: 32 * 1024,
             streams: 64,
+            unread_bytes: 64 * 1024,
         },
     };
     assert_eq!(read.limits, limits);

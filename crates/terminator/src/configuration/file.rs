@@ -13,6 +13,9 @@ use super::{
 /// A longer file was named by mistake.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
+/// More memory than a machine spares for content.
+const MAX_BYTES: usize = 1 << 40;
+
 /// More than any machine has, and small enough for every integer type.
 pub(super) const MAX_COUNT: usize = 1 << 24;
 
@@ -233,6 +236,8 @@ fn limits(value: Value<'_>) -> Result<Limits, Problem> {
         "idle_timeout",
         "header_bytes",
         "streams",
+        "unread_bytes",
+        "unread_bytes_total",
     ];
     let mut section = value.section("[limits]", KEYS, ROOT_VALUES)?;
     let mut limits = Limits::default();
@@ -257,6 +262,11 @@ fn limits(value: Value<'_>) -> Result<Limits, Problem> {
         value.number(1, MAX_COUNT)
     })?;
     section.read(
+        "unread_bytes_total",
+        &mut limits.unread_bytes_total,
+        |value| value.size(1024 * 1024, MAX_BYTES),
+    )?;
+    section.read(
         "handshake_timeout",
         &mut limits.handshake_timeout,
         Value::duration,
@@ -269,5 +279,8 @@ fn limits(value: Value<'_>) -> Result<Limits, Problem> {
         value.size(8 * 1024, 16 * 1024 * 1024)
     })?;
     section.read("streams", &mut http.streams, small)?;
+    section.read("unread_bytes", &mut http.unread_bytes, |value| {
+        value.size(16 * 1024, MAX_BYTES)
+    })?;
     Ok(limits)
 }

@@ -129,6 +129,9 @@ pub struct Limits {
     pub connections_per_second: Option<u32>,
     /// Most requests whose response has not ended, over all listeners.
     pub requests: usize,
+    /// Content of responses in bytes that waits for clients, above which each connection gets a
+    /// small share only.
+    pub unread_bytes_total: usize,
     /// Longest time from the connection to the end of its handshake.
     pub handshake_timeout: Duration,
     /// Limits after the handshake.
@@ -143,6 +146,7 @@ impl Default for Limits {
             handshakes: 4_096,
             connections_per_second: None,
             requests: 16_384,
+            unread_bytes_total: 256 * 1024 * 1024,
             handshake_timeout: Duration::from_secs(15),
             http: HttpLimits::default(),
         }

@@ -72,7 +72,7 @@ impl Limiter {
             handshakes: Gauge::new(limits.handshakes),
             is_free: Notify::new(),
             rate: RwLock::new(Rate::new(limits.connections_per_second)),
-            usage: Usage::new(limits.requests, shares.others),
+            usage: Usage::new(limits.requests, shares.others, limits.unread_bytes_total),
         })
     }
 
@@ -82,6 +82,7 @@ impl Limiter {
         self.connections.set(shares.connections);
         self.usage.requests.set(limits.requests);
         self.usage.descriptors.set(shares.others);
+        self.usage.content.set(limits.unread_bytes_total);
         self.addresses.set(limits.connections_per_address);
         self.handshakes.set(limits.handshakes);
         let mut rate = self.rate.write().unwrap_or_else(PoisonError::into_inner);

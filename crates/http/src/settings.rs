@@ -29,6 +29,8 @@ pub struct Upstream {
     pub connect_timeout: Duration,
     /// Longest time for a backend to answer a request.
     pub response_timeout: Duration,
+    /// Longest pause of a backend inside the body of a response.
+    pub body_timeout: Duration,
     /// Further attempts after a failed connection, to another backend or to the same one.
     pub retries: u32,
     /// Time for which a backend is avoided after a failed connection, if there is another one.
@@ -57,6 +59,7 @@ impl Upstream {
             proxy_protocol: None,
             connect_timeout: Duration::from_secs(5),
             response_timeout: Duration::from_secs(60),
+            body_timeout: Duration::from_secs(60),
             retries: 2,
             fail_timeout: Duration::from_secs(10),
             max_connections: 4096,

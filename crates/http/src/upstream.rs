@@ -1,6 +1,6 @@
 //! Backends: their selection and their health.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,9 @@ use crate::connect::TlsConnector;
 use crate::health;
 use crate::places::Places;
 use crate::settings::{Address, Balance, Service, Upstream};
+
+/// Requests in a row that a backend breaks off until it is avoided.
+const BROKEN_OFF_UNTIL_AVOIDED: u32 = 3;
 
 /// Backends of all services, with their health. Shared by all event loops.
 pub struct Upstreams {
@@ -216,10 +219,28 @@ impl Backend {
         self.state.failed_until.store(until, Ordering::Relaxed);
     }
 
+    /// Notes a request that the backend has not answered, or not to the end. One may be due to the
+    /// request; after several without an answer in between, the backend is avoided.
+    pub(crate) fn broke_off(&self, fail_timeout: Duration) {
+        let times = self.state.broken_off.fetch_add(1, Ordering::Relaxed) + 1;
+        if times >= BROKEN_OFF_UNTIL_AVOIDED {
+            self.failed(fail_timeout);
+        }
+    }
+
+    /// Notes a response that is complete.
+    pub(crate) fn has_answered(&self) {
+        // Usually there is nothing to write to memory that other event loops read.
+        if self.state.broken_off.load(Ordering::Relaxed) > 0 {
+            self.state.broken_off.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Sets the result of an active check.
     pub(crate) fn set_answers(&self, answers: bool) {
         self.state.answers.store(answers, Ordering::Relaxed);
         if answers {
+            self.state.broken_off.store(0, Ordering::Relaxed);
             self.state.failed_until.store(0, Ordering::Relaxed);
         }
     }
@@ -267,6 +288,8 @@ struct State {
     active: AtomicUsize,
     total: AtomicU64,
     failures: AtomicU64,
+    /// Requests without a complete response since the last one with.
+    broken_off: AtomicU32,
     places: Arc<Places>,
 }
 
@@ -279,6 +302,7 @@ impl State {
             active: AtomicUsize::new(0),
             total: AtomicU64::new(0),
             failures: AtomicU64::new(0),
+            broken_off: AtomicU32::new(0),
             places: Arc::default(),
         }
     }

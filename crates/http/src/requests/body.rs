@@ -12,7 +12,7 @@ use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::budget::Held;
-use super::pool::Checkout;
+use super::from_backend::FromBackend;
 use super::record::Record;
 use crate::counters::Counters;
 use crate::files::FileBody;
@@ -199,26 +199,16 @@ pub enum Content {
     Text(Full<Bytes>),
     /// A file, with the permit of its descriptor.
     File { body: FileBody, _permit: Permit },
-    /// A backend, and its connection, which returns to the pool at the end of the body.
-    Backend(Incoming, Option<Checkout>),
+    /// A backend.
+    Backend(FromBackend),
 }
 
 impl Content {
-    /// Returns the connection to the pool if the body has ended.
-    fn settle(&mut self) {
-        if let Content::Backend(body, checkout) = self
-            && body.is_end_stream()
-            && let Some(checkout) = checkout.take()
-        {
-            checkout.give_back();
-        }
-    }
-
     fn is_end_stream(&self) -> bool {
         match self {
             Content::Text(body) => body.is_end_stream(),
             Content::File { body, .. } => body.is_end_stream(),
-            Content::Backend(body, _) => body.is_end_stream(),
+            Content::Backend(body) => body.is_end_stream(),
         }
     }
 }
@@ -232,8 +222,7 @@ pub struct ResponseBody {
 
 impl ResponseBody {
     /// Wraps `content`, the response to the request of `record`.
-    pub fn new(mut content: Content, record: Record) -> Self {
-        content.settle();
+    pub fn new(content: Content, record: Record) -> Self {
         Self {
             content,
             record: Some(record),
@@ -282,7 +271,7 @@ impl Body for ResponseBody {
         let outcome = match &mut self.content {
             Content::Text(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
             Content::File { body, .. } => Pin::new(body).poll_frame(context).map_err(Into::into),
-            Content::Backend(body, _) => Pin::new(body).poll_frame(context).map_err(Into::into),
+            Content::Backend(body) => body.poll_frame(context),
         };
         self.set_waiting(outcome.is_pending());
         let outcome = ready!(outcome);
@@ -291,17 +280,8 @@ impl Body for ResponseBody {
                 if let (Some(data), Some(record)) = (frame.data_ref(), &mut self.record) {
                     record.note_sent(data.len());
                 }
-                self.content.settle();
             }
-            None => {
-                if let Content::Backend(_, checkout) = &mut self.content
-                    && let Some(checkout) = checkout.take()
-                {
-                    checkout.give_back();
-                }
-                self.record = None;
-            }
-            Some(Err(_)) => self.record = None,
+            None | Some(Err(_)) => self.record = None,
         }
         let held = |frame: Frame<Bytes>| frame.map_data(|data| Held::new(data, &session.budget));
         Poll::Ready(outcome.map(|outcome| outcome.map(held)))
@@ -315,7 +295,7 @@ impl Body for ResponseBody {
         match &self.content {
             Content::Text(body) => body.size_hint(),
             Content::File { body, .. } => body.size_hint(),
-            Content::Backend(body, _) => body.size_hint(),
+            Content::Backend(body) => body.size_hint(),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod activity;
 mod body;
 mod budget;
+mod from_backend;
 pub mod pool;
 mod proxy;
 mod record;

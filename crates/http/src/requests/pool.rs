@@ -162,6 +162,11 @@ impl Checkout {
         })
     }
 
+    /// Returns the backend.
+    pub fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
     /// Returns what tells its pool from others.
     pub fn home(&self) -> Home {
         self.pool.home()

@@ -10,6 +10,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::sleep;
 
 use super::body::{ClientFailure, Content, Meter, RequestBody, ResponseBody};
+use super::from_backend::FromBackend;
 use super::pool::Checkout;
 use super::record::Record;
 use super::{Session, page};
@@ -62,7 +63,7 @@ pub async fn answer(
         return Response::from_parts(parts, ResponseBody::unrecorded());
     }
     record.set_status(parts.status);
-    let content = Content::Backend(body, Some(checkout));
+    let content = Content::Backend(FromBackend::new(body, checkout, &group.settings));
     Response::from_parts(parts, ResponseBody::new(content, record))
 }
 
@@ -113,7 +114,10 @@ async fn send(
                 record.meter().note_progress();
                 match exchange(&mut connection, request, group, record.meter()).await {
                     Ok(response) => return Ok((response, connection)),
-                    Err(Failure::TimedOut) => return Err(StatusCode::GATEWAY_TIMEOUT),
+                    Err(Failure::TimedOut) => {
+                        backend.broke_off(settings.fail_timeout);
+                        return Err(StatusCode::GATEWAY_TIMEOUT);
+                    }
                     Err(Failure::NotSent(same)) => {
                         request = *same;
                         if is_reused {
@@ -128,7 +132,14 @@ async fn send(
                             may_reuse = false;
                             continue;
                         }
-                        None => return Err(client_failure(record.meter())),
+                        None => {
+                            let status = client_failure(record.meter());
+                            // A backend may close a connection that was idle.
+                            if status == StatusCode::BAD_GATEWAY && !is_reused {
+                                backend.broke_off(settings.fail_timeout);
+                            }
+                            return Err(status);
+                        }
                     },
                 }
             }

@@ -61,6 +61,7 @@ proxy_protocol = "v2"
 balance = "least_connections"
 connect_timeout = "500ms"
 response_timeout = "1h"
+body_timeout = "2h"
 retries = 0
 fail_timeout = "0s"
 max_connections = 200
@@ -159,6 +160,7 @@ fn everything_is_read() {
         proxy_protocol: Some(ProxyProtocol::V2),
         connect_timeout: Duration::from_millis(500),
         response_timeout: Duration::from_secs(3600),
+        body_timeout: Duration::from_secs(7200),
         retries: 0,
         fail_timeout: Duration::ZERO,
         max_connections: 200,

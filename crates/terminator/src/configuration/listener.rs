@@ -1,6 +1,7 @@
 //! `[[listener]]` of the configuration file.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::file::{MAX_COUNT, ROOT_VALUES};
 use super::section::{Problem, Section, Value};
@@ -26,6 +27,7 @@ pub(super) fn read(value: Value<'_>, taken: &mut Vec<SocketAddr>) -> Result<List
         "balance",
         "connect_timeout",
         "response_timeout",
+        "body_timeout",
         "retries",
         "fail_timeout",
         "max_connections",
@@ -148,6 +150,7 @@ const BACKEND_KEYS: &[&str] = &[
     "balance",
     "connect_timeout",
     "response_timeout",
+    "body_timeout",
     "retries",
     "fail_timeout",
     "max_connections",
@@ -232,13 +235,11 @@ fn upstream(
     section.read(
         "response_timeout",
         &mut upstream.response_timeout,
-        |value| match content {
-            Content::Http => value.duration(),
-            Content::Bytes => Err(value.problem(
-                "is for backends with http://; for bytes there is idle_timeout in [limits]",
-            )),
-        },
+        |value| time_of_backend(value, content),
     )?;
+    section.read("body_timeout", &mut upstream.body_timeout, |value| {
+        time_of_backend(value, content)
+    })?;
     section.read("retries", &mut upstream.retries, |value| {
         value.number(0, 100).map(|number| number as u32)
     })?;
@@ -284,6 +285,14 @@ fn upstream(
         },
     )?;
     Ok(upstream)
+}
+
+fn time_of_backend(value: Value<'_>, content: Content) -> Result<Duration, Problem> {
+    match content {
+        Content::Http => value.duration(),
+        Content::Bytes => Err(value
+            .problem("is for backends with http://; for bytes there is idle_timeout in [limits]")),
+    }
 }
 
 fn health(value: Value<'_>, content: Content) -> Result<Health, Problem> {

@@ -42,7 +42,8 @@ pub enum ConnectError {
 }
 
 /// Connects to `backend` within `limit`. Sends `header` first, and completes the TLS handshake if
-/// the backend has TLS. The connection keeps `place` as long as it is open. Names are resolved for each connection, so that a backend can move.
+/// the backend has TLS. The connection keeps `place` as long as it is open. Names are resolved for
+/// each connection, so that a backend can move.
 ///
 /// # Errors
 /// Returns an error if the backend cannot be reached.

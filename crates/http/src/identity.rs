@@ -123,7 +123,7 @@ pub fn join(headers: &mut HeaderMap, name: &HeaderName, separator: &[u8]) {
     }
 }
 
-/// What a backend may take a header for.
+/// Meaning that a backend may find in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     /// A fact about the client, which proxies are asked for.

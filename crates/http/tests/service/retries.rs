@@ -247,7 +247,7 @@ async fn a_backend_that_does_not_answer_to_the_end_is_avoided() {
 async fn a_backend_that_breaks_off_now_and_then_is_not_avoided() {
     let count = AtomicUsize::new(0);
     let backend = backend(move |mut stream| {
-        let is_good = count.fetch_add(1, Ordering::Relaxed) % 2 == 0;
+        let is_good = count.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
         async move {
             read_message(&mut stream).await;
             if is_good {

@@ -1,24 +1,19 @@
 //! Limits that all event loops share.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::net::{IpAddr, Ipv6Addr};
-use std::num::NonZeroU32;
-use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+mod by_address;
 
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
 use slipstream_http::gauge::Gauge;
 use slipstream_http::usage::Usage;
 use tokio::sync::Notify;
 
 use super::metrics::Refusal;
 use crate::configuration::Limits;
-
-/// Interval at which quiet addresses are forgotten.
-const FORGET_INTERVAL: Duration = Duration::from_secs(10);
+use by_address::{Addresses, Rate, network_of};
 
 /// Descriptors that are neither a client's connection, nor one to a backend, nor a file that is
 /// served: sockets of listeners and of name resolution, logs, event loops.
@@ -86,7 +81,7 @@ impl Limiter {
         self.addresses.set(limits.connections_per_address);
         self.handshakes.set(limits.handshakes);
         let mut rate = self.rate.write().unwrap_or_else(PoisonError::into_inner);
-        let per_second = rate.as_ref().map(|rate| rate.per_second.get());
+        let per_second = rate.as_ref().map(|rate| rate.per_second());
         if per_second != limits.connections_per_second {
             *rate = Rate::new(limits.connections_per_second);
         }
@@ -222,94 +217,6 @@ impl Shares {
     }
 }
 
-/// Open connections by network.
-#[derive(Debug)]
-struct Addresses {
-    most: AtomicUsize,
-    open: Mutex<HashMap<IpAddr, usize>>,
-}
-
-impl Addresses {
-    fn new(most: usize) -> Self {
-        Self {
-            most: AtomicUsize::new(most),
-            open: Mutex::default(),
-        }
-    }
-
-    fn set(&self, most: usize) {
-        self.most.store(most, Ordering::Relaxed);
-    }
-
-    fn take(&self, network: IpAddr) -> bool {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.entry(network).or_default();
-        // A limit is at least one, so no entry stays behind without a connection.
-        let may = *count < self.most.load(Ordering::Relaxed).max(1);
-        *count += usize::from(may);
-        may
-    }
-
-    fn give_back(&self, network: IpAddr) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(mut entry) = open.entry(network) {
-            *entry.get_mut() -= 1;
-            if *entry.get() == 0 {
-                entry.remove();
-            }
-        }
-    }
-}
-
-/// Connections per second by address.
-#[derive(Debug)]
-struct Rate {
-    per_second: NonZeroU32,
-    limiter: DefaultKeyedRateLimiter<IpAddr>,
-    /// Time at which quiet addresses were last forgotten.
-    cleaned: Mutex<Instant>,
-}
-
-impl Rate {
-    fn new(per_second: Option<u32>) -> Option<Self> {
-        let per_second = NonZeroU32::new(per_second?)?;
-        let burst = per_second.saturating_mul(NonZeroU32::MIN.saturating_add(1));
-        let quota = Quota::per_second(per_second).allow_burst(burst);
-        Some(Self {
-            per_second,
-            limiter: RateLimiter::keyed(quota),
-            cleaned: Mutex::new(Instant::now()),
-        })
-    }
-
-    fn admits(&self, network: IpAddr) -> bool {
-        self.forget_the_quiet();
-        self.limiter.check_key(&network).is_ok()
-    }
-
-    /// Removes quiet addresses; otherwise every address that ever connected would be kept. One
-    /// thread does so now and then, and the others do not wait for it.
-    fn forget_the_quiet(&self) {
-        let Ok(mut cleaned) = self.cleaned.try_lock() else {
-            return;
-        };
-        if cleaned.elapsed() >= FORGET_INTERVAL {
-            *cleaned = Instant::now();
-            self.limiter.retain_recent();
-            self.limiter.shrink_to_fit();
-        }
-    }
-}
-
-/// Masks an IPv6 address to its first 64 bits: a client usually has all addresses of such a
-/// network.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
-        address => address,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::Future;
@@ -397,7 +304,7 @@ mod tests {
         assert_eq!(limiter.connections.taken(), 4);
         drop((open, mapped));
         drop(admit("2001:db8::3").unwrap());
-        assert!(limiter.addresses.open.lock().unwrap().is_empty());
+        assert!(limiter.addresses.is_empty());
     }
 
     #[test]

@@ -157,7 +157,7 @@ mod tests {
             &mut client_side,
             &mut backend_side,
             None,
-            Duration::from_millis(100),
+            Duration::from_secs(2),
             &counters,
             &mut traffic,
         );

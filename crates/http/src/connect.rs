@@ -12,6 +12,7 @@ use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 
 use crate::keepalive::keepalive;
+use crate::places::Place;
 use crate::settings::Address;
 use crate::upstream::Backend;
 
@@ -41,7 +42,8 @@ pub enum ConnectError {
 }
 
 /// Connects to `backend` within `limit`. Sends `header` first, and completes the TLS handshake if
-/// the backend has TLS. Names are resolved for each connection, so that a backend can move.
+/// the backend has TLS. The connection keeps `place` as long as it is open. Names are resolved for
+/// each connection, so that a backend can move.
 ///
 /// # Errors
 /// Returns an error if the backend cannot be reached.
@@ -49,6 +51,7 @@ pub async fn connect(
     backend: &Backend,
     header: Option<&[u8]>,
     limit: Duration,
+    place: Option<Place>,
 ) -> Result<BackendStream, ConnectError> {
     let connecting = async {
         let mut socket = match &backend.address {
@@ -59,15 +62,18 @@ pub async fn connect(
             socket.write_all(header).await?;
         }
         match &backend.tls {
-            None => io::Result::Ok(BackendStream::Plain(socket)),
+            None => io::Result::Ok(Transport::Plain(socket)),
             Some(tls) => {
                 let stream = tls.connector.connect(&tls.name, socket).await?;
-                Ok(BackendStream::Tls(stream))
+                Ok(Transport::Tls(stream))
             }
         }
     };
     match timeout(limit, connecting).await {
-        Ok(Ok(stream)) => Ok(stream),
+        Ok(Ok(transport)) => Ok(BackendStream {
+            transport,
+            _place: place,
+        }),
         Ok(Err(error)) if error.kind() != io::ErrorKind::TimedOut => Err(ConnectError::Failed),
         Ok(Err(_)) | Err(_) => Err(ConnectError::TimedOut),
     }
@@ -97,11 +103,10 @@ async fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
 }
 
 /// Connection to a backend.
-pub enum BackendStream {
-    /// Connection without TLS.
-    Plain(Socket),
-    /// Connection with TLS.
-    Tls(Box<dyn Stream>),
+pub struct BackendStream {
+    transport: Transport,
+    /// Dropped after the connection.
+    _place: Option<Place>,
 }
 
 impl BackendStream {
@@ -109,11 +114,16 @@ impl BackendStream {
     /// does not take truncated data for complete. TLS needs no reset, since its orderly end is a
     /// message of its own. A Unix socket has no reset.
     pub fn reset_when_dropped(&self) {
-        if let BackendStream::Plain(Socket::Tcp(stream)) = self {
+        if let Transport::Plain(Socket::Tcp(stream)) = &self.transport {
             // This fails only if the connection has gone already.
             let _ = stream.set_zero_linger();
         }
     }
+}
+
+enum Transport {
+    Plain(Socket),
+    Tls(Box<dyn Stream>),
 }
 
 /// Socket that a connection to a backend uses.
@@ -124,17 +134,17 @@ pub enum Socket {
     Unix(UnixStream),
 }
 
-/// Implements the stream traits for an enum of streams.
+/// Implements the stream traits for an enum of streams, or for a type with such a field.
 macro_rules! delegate {
-    ($stream:ident: $($variant:ident),+) => {
+    ($stream:ident $(.$field:ident)?: $kind:ident $($variant:ident),+) => {
         impl AsyncRead for $stream {
             fn poll_read(
                 self: Pin<&mut Self>,
                 context: &mut Context<'_>,
                 buffer: &mut ReadBuf<'_>,
             ) -> Poll<io::Result<()>> {
-                match self.get_mut() {
-                    $($stream::$variant(stream) => Pin::new(stream).poll_read(context, buffer)),+
+                match &mut self.get_mut()$(.$field)? {
+                    $($kind::$variant(stream) => Pin::new(stream).poll_read(context, buffer)),+
                 }
             }
         }
@@ -145,8 +155,8 @@ macro_rules! delegate {
                 context: &mut Context<'_>,
                 bytes: &[u8],
             ) -> Poll<io::Result<usize>> {
-                match self.get_mut() {
-                    $($stream::$variant(stream) => Pin::new(stream).poll_write(context, bytes)),+
+                match &mut self.get_mut()$(.$field)? {
+                    $($kind::$variant(stream) => Pin::new(stream).poll_write(context, bytes)),+
                 }
             }
 
@@ -155,34 +165,34 @@ macro_rules! delegate {
                 context: &mut Context<'_>,
                 slices: &[io::IoSlice<'_>],
             ) -> Poll<io::Result<usize>> {
-                match self.get_mut() {
-                    $($stream::$variant(stream) => Pin::new(stream).poll_write_vectored(context, slices)),+
+                match &mut self.get_mut()$(.$field)? {
+                    $($kind::$variant(stream) => Pin::new(stream).poll_write_vectored(context, slices)),+
                 }
             }
 
             fn is_write_vectored(&self) -> bool {
-                match self {
-                    $($stream::$variant(stream) => stream.is_write_vectored()),+
+                match &self$(.$field)? {
+                    $($kind::$variant(stream) => stream.is_write_vectored()),+
                 }
             }
 
             fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-                match self.get_mut() {
-                    $($stream::$variant(stream) => Pin::new(stream).poll_flush(context)),+
+                match &mut self.get_mut()$(.$field)? {
+                    $($kind::$variant(stream) => Pin::new(stream).poll_flush(context)),+
                 }
             }
 
             fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-                match self.get_mut() {
-                    $($stream::$variant(stream) => Pin::new(stream).poll_shutdown(context)),+
+                match &mut self.get_mut()$(.$field)? {
+                    $($kind::$variant(stream) => Pin::new(stream).poll_shutdown(context)),+
                 }
             }
         }
     };
 }
 
-delegate!(BackendStream: Plain, Tls);
-delegate!(Socket: Tcp, Unix);
+delegate!(BackendStream.transport: Transport Plain, Tls);
+delegate!(Socket: Socket Tcp, Unix);
 
 #[cfg(test)]
 mod tests {

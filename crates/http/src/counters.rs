@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::usage::Overload;
+
 /// Counters of one event loop.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -15,6 +17,8 @@ pub struct Counters {
     pub backend_failures: Count,
     /// Further attempts after a failed connection, to another backend or to the same one.
     pub backend_retries: Count,
+    /// Requests and tunnels that were refused, indexed by [`Overload`].
+    pub overloads: [Count; Overload::ALL.len()],
 }
 
 /// Counter that one thread writes and others read.

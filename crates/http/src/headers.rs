@@ -1,51 +1,16 @@
 //! Changes that a proxy makes to the headers of requests and responses.
 
-use std::net::IpAddr;
-
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, Entry, HOST, HeaderMap, HeaderName, HeaderValue,
-    TE, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::http::{request, response};
 use hyper::{Method, StatusCode, Uri, Version};
 
-use crate::Connection;
+use crate::identity::{Identity, join};
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-
-/// Identity of a client, as backends are told.
-pub struct Identity {
-    address: HeaderValue,
-    port: HeaderValue,
-    /// Host for requests without a `Host` header.
-    host: HeaderValue,
-}
-
-impl Identity {
-    /// Returns the identity of the client of `connection`.
-    pub fn new(connection: &Connection) -> Self {
-        let text = |text: &str| {
-            HeaderValue::from_str(text).expect("addresses and names of hosts are visible ASCII")
-        };
-        let server = connection.server.ip().to_canonical();
-        let host = match (&connection.server_name, server) {
-            (Some(name), _) => name.clone(),
-            (None, IpAddr::V4(address)) => address.to_string(),
-            (None, IpAddr::V6(address)) => format!("[{address}]"),
-        };
-        Self {
-            address: text(&connection.client.ip().to_canonical().to_string()),
-            port: connection.server.port().into(),
-            host: HeaderValue::from_str(&host).unwrap_or_else(|_| text("localhost")),
-        }
-    }
-}
 
 /// Turns a client's request into an HTTP/1.1 request for a backend: sets the target to origin form,
 /// adds `Host` and the client's identity, and removes hop-by-hop headers (RFC 9110, 7.6.1). Returns
@@ -70,23 +35,7 @@ pub fn to_backend(parts: &mut request::Parts, identity: &Identity) -> Result<boo
     if parts.version == Version::HTTP_2 {
         join(headers, &COOKIE, b"; ");
     }
-    join(headers, &X_FORWARDED_FOR, b", ");
-    match headers.entry(X_FORWARDED_FOR) {
-        Entry::Occupied(mut entry) => {
-            let all = [entry.get().as_bytes(), b", ", identity.address.as_bytes()].concat();
-            if let Ok(all) = HeaderValue::from_bytes(&all) {
-                entry.insert(all);
-            }
-        }
-        Entry::Vacant(entry) => {
-            entry.insert(identity.address.clone());
-        }
-    }
-    headers.insert(X_REAL_IP, identity.address.clone());
-    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("https"));
-    headers.insert(X_FORWARDED_PORT, identity.port.clone());
-    headers.insert(X_FORWARDED_HOST, host.clone());
-    headers.insert(HOST, host);
+    identity.replace(headers, &host);
     if takes_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
         headers.insert(CONNECTION, HeaderValue::from_static("te"));
@@ -132,7 +81,7 @@ fn host(parts: &request::Parts, identity: &Identity) -> Result<HeaderValue, Stat
     match first {
         Some(host) => Ok(host.clone()),
         None if parts.version == Version::HTTP_2 => Err(StatusCode::BAD_REQUEST),
-        None => Ok(identity.host.clone()),
+        None => Ok(identity.host().clone()),
     }
 }
 
@@ -222,20 +171,4 @@ fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
         .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
         .map(<[u8]>::trim_ascii)
         .filter(|token| !token.is_empty())
-}
-
-/// Joins several header lines into one.
-fn join(headers: &mut HeaderMap, name: &HeaderName, separator: &[u8]) {
-    let mut values = headers.get_all(name).iter().map(HeaderValue::as_bytes);
-    let (Some(first), Some(second)) = (values.next(), values.next()) else {
-        return;
-    };
-    let mut all = [first, separator, second].concat();
-    for value in values {
-        all.extend_from_slice(separator);
-        all.extend_from_slice(value);
-    }
-    if let Ok(all) = HeaderValue::from_bytes(&all) {
-        headers.insert(name, all);
-    }
 }

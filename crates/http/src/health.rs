@@ -59,7 +59,7 @@ async fn is_up(
     limit: Duration,
 ) -> bool {
     let header = settings.proxy_protocol.map(proxy_header::local);
-    let Ok(stream) = connect(backend, header, settings.connect_timeout).await else {
+    let Ok(stream) = connect(backend, header, settings.connect_timeout, None).await else {
         return false;
     };
     let Some(path) = path else {

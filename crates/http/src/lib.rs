@@ -8,9 +8,12 @@ pub mod access_log;
 mod connect;
 pub mod counters;
 mod files;
+pub mod gauge;
 mod headers;
 mod health;
+mod identity;
 mod keepalive;
+mod places;
 pub mod proxy_header;
 mod requests;
 pub mod settings;
@@ -18,6 +21,7 @@ mod subject;
 mod tcp;
 mod tunnel;
 mod upstream;
+pub mod usage;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -34,6 +38,7 @@ pub use keepalive::keepalive;
 use requests::Handler;
 use upstream::Group;
 pub use upstream::{BackendStatus, Upstreams};
+use usage::Usage;
 
 /// The service of a listener. It is made once from the settings and shared by all event loops.
 pub struct Service(Kind);
@@ -87,6 +92,8 @@ pub struct ConnectionContext {
     /// Becomes true when the process drains: connections must then end as soon as they can without
     /// losing data.
     pub draining: watch::Receiver<bool>,
+    /// Resources that the connections of all event loops share.
+    pub usage: Usage,
     /// Limits of time and size.
     pub limits: Arc<settings::Limits>,
 }

@@ -1,6 +1,7 @@
 //! Settings of services.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,15 +29,25 @@ pub struct Upstream {
     pub connect_timeout: Duration,
     /// Longest time for a backend to answer a request.
     pub response_timeout: Duration,
+    /// Longest pause of a backend inside the body of a response.
+    pub body_timeout: Duration,
     /// Further attempts after a failed connection, to another backend or to the same one.
     pub retries: u32,
     /// Time for which a backend is avoided after a failed connection, if there is another one.
     pub fail_timeout: Duration,
+    /// Most open connections of one backend.
+    pub max_connections: usize,
+    /// Most requests or connections that wait for one of them. Others are refused.
+    pub queue: usize,
+    /// Longest time to wait for one of them.
+    pub queue_timeout: Duration,
     /// Active health checks, if backends are checked.
     pub health: Option<Health>,
     /// File of authorities in PEM that backends with TLS are verified with. `None` selects
     /// Mozilla's.
     pub authorities: Option<PathBuf>,
+    /// Clients whose headers about their own clients are passed on. All others' are replaced.
+    pub trust_headers_from: Vec<Network>,
 }
 
 impl Upstream {
@@ -48,10 +59,15 @@ impl Upstream {
             proxy_protocol: None,
             connect_timeout: Duration::from_secs(5),
             response_timeout: Duration::from_secs(60),
+            body_timeout: Duration::from_secs(60),
             retries: 2,
             fail_timeout: Duration::from_secs(10),
+            max_connections: 4096,
+            queue: 1024,
+            queue_timeout: Duration::from_secs(5),
             health: None,
             authorities: None,
+            trust_headers_from: Vec::new(),
         }
     }
 }
@@ -80,6 +96,36 @@ impl fmt::Display for Address {
             Address::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
             Address::Tcp(host, port) => write!(f, "{host}:{port}"),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Range of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// An address in the range.
+    pub address: IpAddr,
+    /// Number of leading bits that all addresses of the range share.
+    pub prefix: u8,
+}
+
+impl Network {
+    /// Returns true if the range contains `address`. An IPv4-mapped IPv6 address counts as IPv4.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let mask = u32::MAX
+                    .checked_shl(32 - u32::from(self.prefix))
+                    .unwrap_or(0);
+                network.to_bits() & mask == address.to_bits() & mask
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                let mask = u128::MAX
+                    .checked_shl(128 - u32::from(self.prefix))
+                    .unwrap_or(0);
+                network.to_bits() & mask == address.to_bits() & mask
+            }
+            _ => false,
         }
     }
 }
@@ -124,6 +170,8 @@ pub struct Limits {
     pub header_bytes: usize,
     /// Most concurrent requests of one HTTP/2 connection.
     pub streams: u32,
+    /// Most content of responses in bytes that waits for the client of one connection.
+    pub unread_bytes: usize,
 }
 
 impl Default for Limits {
@@ -133,6 +181,7 @@ impl Default for Limits {
             idle_timeout: Duration::from_secs(75),
             header_bytes: 64 * 1024,
             streams: 128,
+            unread_bytes: 256 * 1024,
         }
     }
 }

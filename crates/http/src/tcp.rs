@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::access_log::Entry;
 use crate::connect::{BackendStream, ConnectError, connect};
-use crate::counters::Counters;
+use crate::places::Granted;
 use crate::tunnel::{self, Traffic};
 use crate::upstream::{Backend, Group, Lease};
 use crate::{Connection, ConnectionContext, proxy_header};
@@ -35,8 +35,7 @@ pub async fn serve<S>(
     // A backend with TLS is sent the header before the handshake. Otherwise the header is sent with
     // the first bytes of the client.
     let before_tls = |backend: &Backend| header.as_deref().filter(|_| backend.tls.is_some());
-    let Ok((stream, lease)) = connect_any(&group, before_tls, &record.context.counters).await
-    else {
+    let Ok((stream, lease)) = connect_any(&group, before_tls, &record.context).await else {
         // There is no way to report an error in an unknown protocol.
         return;
     };
@@ -78,26 +77,37 @@ impl Drop for Destination<'_> {
 /// allow. `header` returns the bytes that [`connect`] sends first.
 ///
 /// # Errors
-/// Returns `None` if no backend is up, otherwise the reason why the last attempt failed.
+/// Returns `None` if no backend is up or has a place, otherwise the reason why the last attempt
+/// failed.
 async fn connect_any<'a>(
     group: &Group,
     header: impl Fn(&Backend) -> Option<&'a [u8]>,
-    counters: &Counters,
+    context: &ConnectionContext,
 ) -> Result<(BackendStream, Lease), Option<ConnectError>> {
+    let (settings, counters) = (&group.settings, &context.counters);
     let mut tried = Vec::new();
     loop {
         let lease = group.pick(&tried).ok_or(None)?;
-        let limit = group.settings.connect_timeout;
-        match connect(lease.backend(), header(lease.backend()), limit).await {
+        let backend = lease.backend();
+        let descriptors = &context.usage.descriptors;
+        let place = match backend.places().take(settings, None, descriptors).await {
+            Ok(Granted::Place(place)) => Some(place),
+            Ok(Granted::Connection(_)) => unreachable!("connections of pools are not asked for"),
+            Err(overload) => {
+                counters.overloads[overload.index()].add(1);
+                return Err(None);
+            }
+        };
+        match connect(backend, header(backend), settings.connect_timeout, place).await {
             Ok(stream) => return Ok((stream, lease)),
             Err(error) => {
                 counters.backend_failures.add(1);
-                lease.backend().failed(group.settings.fail_timeout);
-                if tried.len() >= group.settings.retries as usize {
+                backend.failed(settings.fail_timeout);
+                if tried.len() >= settings.retries as usize {
                     return Err(Some(error));
                 }
                 counters.backend_retries.add(1);
-                tried.push(lease.backend().number);
+                tried.push(backend.number);
             }
         }
     }

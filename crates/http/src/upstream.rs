@@ -1,6 +1,6 @@
 //! Backends: their selection and their health.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,11 @@ use futures_util::future::join_all;
 
 use crate::connect::TlsConnector;
 use crate::health;
+use crate::places::Places;
 use crate::settings::{Address, Balance, Service, Upstream};
+
+/// Requests in a row that a backend breaks off until it is avoided.
+const BROKEN_OFF_UNTIL_AVOIDED: u32 = 3;
 
 /// Backends of all services, with their health. Shared by all event loops.
 pub struct Upstreams {
@@ -30,6 +34,8 @@ pub struct BackendStatus {
     pub total: u64,
     /// Failed connections so far.
     pub failures: u64,
+    /// Connections or requests that wait for a connection to it.
+    pub waiting: usize,
 }
 
 impl Upstreams {
@@ -151,7 +157,8 @@ pub(crate) struct Group {
 
 impl Group {
     /// Selects a backend. Those that have been `tried`, and those that failed lately, are taken
-    /// only if there is no better one. Returns `None` if active checks have marked all of them as
+    /// only if there is no better one; and those whose connections are all in use only if no other
+    /// one is well. Returns `None` if active checks have marked all of them as
     /// down.
     pub(crate) fn pick(&self, tried: &[u64]) -> Option<Lease> {
         let now = milliseconds();
@@ -160,11 +167,13 @@ impl Group {
         let rank = |backend: &Backend| {
             let is_tried = tried.contains(&backend.number);
             let has_failed = backend.state.failed_until.load(Ordering::Relaxed) > now;
-            let active = match self.settings.balance {
+            let active = backend.state.active.load(Ordering::Relaxed);
+            let is_full = active >= self.settings.max_connections;
+            let weight = match self.settings.balance {
                 Balance::RoundRobin => 0,
-                Balance::LeastConnections => backend.state.active.load(Ordering::Relaxed),
+                Balance::LeastConnections => active,
             };
-            (is_tried, has_failed, active)
+            (is_tried, has_failed, is_full, weight)
         };
         (first..first + count)
             .map(|index| &self.backends[index % count])
@@ -197,6 +206,11 @@ impl Backend {
         &self.state.name
     }
 
+    /// Returns the places for connections to it.
+    pub(crate) fn places(&self) -> &Arc<Places> {
+        &self.state.places
+    }
+
     /// Notes a failed connection.
     pub(crate) fn failed(&self, fail_timeout: Duration) {
         let timeout = u64::try_from(fail_timeout.as_millis()).unwrap_or(u64::MAX);
@@ -205,10 +219,28 @@ impl Backend {
         self.state.failed_until.store(until, Ordering::Relaxed);
     }
 
+    /// Notes a request that the backend has not answered, or not to the end. One may be due to the
+    /// request; after several without an answer in between, the backend is avoided.
+    pub(crate) fn broke_off(&self, fail_timeout: Duration) {
+        let times = self.state.broken_off.fetch_add(1, Ordering::Relaxed) + 1;
+        if times >= BROKEN_OFF_UNTIL_AVOIDED {
+            self.failed(fail_timeout);
+        }
+    }
+
+    /// Notes a response that is complete.
+    pub(crate) fn has_answered(&self) {
+        // Usually there is nothing to write to memory that other event loops read.
+        if self.state.broken_off.load(Ordering::Relaxed) > 0 {
+            self.state.broken_off.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Sets the result of an active check.
     pub(crate) fn set_answers(&self, answers: bool) {
         self.state.answers.store(answers, Ordering::Relaxed);
         if answers {
+            self.state.broken_off.store(0, Ordering::Relaxed);
             self.state.failed_until.store(0, Ordering::Relaxed);
         }
     }
@@ -256,6 +288,9 @@ struct State {
     active: AtomicUsize,
     total: AtomicU64,
     failures: AtomicU64,
+    /// Requests without a complete response since the last one with.
+    broken_off: AtomicU32,
+    places: Arc<Places>,
 }
 
 impl State {
@@ -267,6 +302,8 @@ impl State {
             active: AtomicUsize::new(0),
             total: AtomicU64::new(0),
             failures: AtomicU64::new(0),
+            broken_off: AtomicU32::new(0),
+            places: Arc::default(),
         }
     }
 
@@ -278,6 +315,7 @@ impl State {
             active: self.active.load(Ordering::Relaxed),
             total: self.total.load(Ordering::Relaxed),
             failures: self.failures.load(Ordering::Relaxed),
+            waiting: self.places.waiting(),
         }
     }
 }

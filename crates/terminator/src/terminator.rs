@@ -95,7 +95,7 @@ impl Terminator {
             None => None,
         };
         site.access_log.clone_from(&access_log);
-        let limiter = Limiter::new(&configuration.limits);
+        let limiter = Limiter::new(&configuration.limits, privileges::descriptor_limit());
         let (site, sites) = watch::channel(Arc::new(site));
         let (draining, drains) = watch::channel(false);
         let (tokens, renewals) = watch::channel(None);

@@ -9,7 +9,7 @@ use slipstream_terminator::Configuration;
 use slipstream_terminator::configuration::{
     AccessLog, Address, Backend, Balance, CertificateFiles, ClientCertificates, Crypto, Engine,
     EngineUser, Group, Health, HttpLimits, Limits, LogFormat, LogTarget, ProxyProtocol, Service,
-    Upstream, file,
+    Upstream, file, values,
 };
 
 const EVERYTHING: &str = r#"
@@ -34,13 +34,17 @@ format = "json"
 
 [limits]
 connections = 1000
+connections_per_address = 20
 handshakes = 100
 connections_per_second = 50
+requests = 2000
 handshake_timeout = "5s"
 header_timeout = "6s"
 idle_timeout = "2m"
 header_bytes = "32k"
 streams = 64
+unread_bytes = "64k"
+unread_bytes_total = "100m"
 
 [[listener]]
 listen = ["0.0.0.0:8443", "[::]:8443"]
@@ -58,10 +62,15 @@ proxy_protocol = "v2"
 balance = "least_connections"
 connect_timeout = "500ms"
 response_timeout = "1h"
+body_timeout = "2h"
 retries = 0
 fail_timeout = "0s"
+max_connections = 200
+queue = 0
+queue_timeout = "2s"
 health = { interval = "5s", path = "/healthz" }
 authorities = "backends.pem"
+trust_headers_from = "192.0.2.0/24"
 
 [[listener]]
 listen = "0.0.0.0:9443"
@@ -102,14 +111,18 @@ fn everything_is_read() {
     assert_eq!(read.access_log, Some(log));
     let limits = Limits {
         connections: 1000,
+        connections_per_address: 20,
         handshakes: 100,
         connections_per_second: Some(50),
+        requests: 2000,
+        unread_bytes_total: 100 << 20,
         handshake_timeout: Duration::from_secs(5),
         http: HttpLimits {
             header_timeout: Duration::from_secs(6),
             idle_timeout: Duration::from_secs(120),
             header_bytes: 32 * 1024,
             streams: 64,
+            unread_bytes: 64 * 1024,
         },
     };
     assert_eq!(read.limits, limits);
@@ -149,13 +162,18 @@ fn everything_is_read() {
         proxy_protocol: Some(ProxyProtocol::V2),
         connect_timeout: Duration::from_millis(500),
         response_timeout: Duration::from_secs(3600),
+        body_timeout: Duration::from_secs(7200),
         retries: 0,
         fail_timeout: Duration::ZERO,
+        max_connections: 200,
+        queue: 0,
+        queue_timeout: Duration::from_secs(2),
         health: Some(Health {
             interval: Duration::from_secs(5),
             path: Some("/healthz".to_owned()),
         }),
         authorities: Some(below("backends.pem")),
+        trust_headers_from: vec![values::network("192.0.2.0/24").unwrap()],
     };
     assert_eq!(http.service, Service::Http(upstream));
 
@@ -312,6 +330,11 @@ fn mistakes_of_a_listener_are_named_with_line_and_cure() {
             tcp,
             "proxy_protocol_from = \"10.0.0.0/33\"",
             "\"proxy_protocol_from\" = \"10.0.0.0/33\" must have a prefix of at most 32 bits",
+        ),
+        (
+            tcp,
+            "trust_headers_from = \"10.0.0.0/8\"",
+            "\"trust_headers_from\" = \"10.0.0.0/8\" is for backends with http://; bytes are passed on as they are",
         ),
         (
             tcp,

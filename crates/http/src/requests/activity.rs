@@ -92,8 +92,9 @@ impl Activity {
         !self.has_asked.load(Ordering::Relaxed) && self.header_began.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns the decision that `limits` demand now.
-    pub fn verdict(&self, limits: &Limits) -> Verdict {
+    /// Returns the decision that `limits` demand now. `unread_since` is the time since which the
+    /// client has not taken what was there for it.
+    pub fn verdict(&self, limits: &Limits, unread_since: Option<u64>) -> Verdict {
         let now = milliseconds();
         let left = |since: u64, limit: Duration| {
             let elapsed = Duration::from_millis(now.saturating_sub(since));
@@ -102,11 +103,19 @@ impl Activity {
         let idle = left(self.progress.load(Ordering::Relaxed), limits.idle_timeout);
         let header_began = self.header_began.load(Ordering::Relaxed);
         let header = left(header_began, limits.header_timeout);
-        if self.waiting.load(Ordering::Relaxed) > 0 {
-            return Verdict::Fine(limits.idle_timeout);
+        let requests = self.requests.load(Ordering::Relaxed);
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        if let Some(since) = unread_since {
+            // The client's other requests do not matter, nor those that it goes on to send.
+            let unread = left(since, limits.idle_timeout);
+            return unread.map_or(Verdict::Stalled, Verdict::Fine);
         }
-        if self.requests.load(Ordering::Relaxed) > 0 {
+        if requests > waiting {
+            // A response waits for the client, although its other requests may wait for a backend.
             return idle.map_or(Verdict::Stalled, Verdict::Fine);
+        }
+        if waiting > 0 {
+            return Verdict::Fine(limits.idle_timeout);
         }
         if header_began != 0 {
             return header.map_or(Verdict::Stalled, Verdict::Fine);

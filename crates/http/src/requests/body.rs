@@ -11,10 +11,13 @@ use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::pool::Checkout;
+use super::budget::Held;
+use super::from_backend::FromBackend;
 use super::record::Record;
 use crate::counters::Counters;
 use crate::files::FileBody;
+use crate::gauge::Permit;
+use crate::identity;
 use crate::upstream::milliseconds;
 
 /// Reason why a body ended early.
@@ -159,7 +162,10 @@ impl Body for RequestBody {
         };
         self.meter.note_progress();
         match outcome {
-            Some(Ok(frame)) => {
+            Some(Ok(mut frame)) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    identity::remove_from_trailers(trailers);
+                }
                 if let Some(data) = frame.data_ref() {
                     let length = data.len() as u64;
                     self.meter.received.fetch_add(length, Ordering::Relaxed);
@@ -191,28 +197,18 @@ impl Body for RequestBody {
 pub enum Content {
     /// Text made by this process.
     Text(Full<Bytes>),
-    /// A file.
-    File(FileBody),
-    /// A backend, and its connection, which returns to the pool at the end of the body.
-    Backend(Incoming, Option<Checkout>),
+    /// A file, with the permit of its descriptor.
+    File { body: FileBody, _permit: Permit },
+    /// A backend.
+    Backend(FromBackend),
 }
 
 impl Content {
-    /// Returns the connection to the pool if the body has ended.
-    fn settle(&mut self) {
-        if let Content::Backend(body, checkout) = self
-            && body.is_end_stream()
-            && let Some(checkout) = checkout.take()
-        {
-            checkout.give_back();
-        }
-    }
-
     fn is_end_stream(&self) -> bool {
         match self {
             Content::Text(body) => body.is_end_stream(),
-            Content::File(body) => body.is_end_stream(),
-            Content::Backend(body, _) => body.is_end_stream(),
+            Content::File { body, .. } => body.is_end_stream(),
+            Content::Backend(body) => body.is_end_stream(),
         }
     }
 }
@@ -226,8 +222,7 @@ pub struct ResponseBody {
 
 impl ResponseBody {
     /// Wraps `content`, the response to the request of `record`.
-    pub fn new(mut content: Content, record: Record) -> Self {
-        content.settle();
+    pub fn new(content: Content, record: Record) -> Self {
         Self {
             content,
             record: Some(record),
@@ -259,17 +254,24 @@ impl ResponseBody {
 }
 
 impl Body for ResponseBody {
-    type Data = Bytes;
+    type Data = Held;
     type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    ) -> Poll<Option<Result<Frame<Held>, BodyError>>> {
+        let Some(session) = self.record.as_ref().map(|record| record.session().clone()) else {
+            return Poll::Ready(None);
+        };
+        if session.budget.poll_room(context).is_pending() {
+            self.set_waiting(false);
+            return Poll::Pending;
+        }
         let outcome = match &mut self.content {
             Content::Text(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
-            Content::File(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
-            Content::Backend(body, _) => Pin::new(body).poll_frame(context).map_err(Into::into),
+            Content::File { body, .. } => Pin::new(body).poll_frame(context).map_err(Into::into),
+            Content::Backend(body) => body.poll_frame(context),
         };
         self.set_waiting(outcome.is_pending());
         let outcome = ready!(outcome);
@@ -278,19 +280,11 @@ impl Body for ResponseBody {
                 if let (Some(data), Some(record)) = (frame.data_ref(), &mut self.record) {
                     record.note_sent(data.len());
                 }
-                self.content.settle();
             }
-            None => {
-                if let Content::Backend(_, checkout) = &mut self.content
-                    && let Some(checkout) = checkout.take()
-                {
-                    checkout.give_back();
-                }
-                self.record = None;
-            }
-            Some(Err(_)) => self.record = None,
+            None | Some(Err(_)) => self.record = None,
         }
-        Poll::Ready(outcome)
+        let held = |frame: Frame<Bytes>| frame.map_data(|data| Held::new(data, &session.budget));
+        Poll::Ready(outcome.map(|outcome| outcome.map(held)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -300,8 +294,8 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Text(body) => body.size_hint(),
-            Content::File(body) => body.size_hint(),
-            Content::Backend(body, _) => body.size_hint(),
+            Content::File { body, .. } => body.size_hint(),
+            Content::Backend(body) => body.size_hint(),
         }
     }
 }

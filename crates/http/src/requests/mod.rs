@@ -2,7 +2,9 @@
 
 mod activity;
 mod body;
-mod pool;
+mod budget;
+mod from_backend;
+pub mod pool;
 mod proxy;
 mod record;
 
@@ -22,12 +24,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep};
 
 use crate::files::Files;
-use crate::headers::Identity;
+use crate::identity::Identity;
 use crate::settings::Limits;
 use crate::upstream::Group;
+use crate::usage::Overload;
 use crate::{Connection, ConnectionContext, proxy_header};
 use activity::{Activity, Protocol, Verdict, Watched};
 use body::{Content, ResponseBody};
+use budget::Budget;
 use pool::{Pool, PoolHandle};
 use record::Record;
 
@@ -86,6 +90,7 @@ struct Session {
     connection: Connection,
     context: ConnectionContext,
     activity: Arc<Activity>,
+    budget: Arc<Budget>,
     identity: Identity,
     /// PROXY header that each connection to a backend begins with.
     proxy_header: Option<Vec<u8>>,
@@ -100,15 +105,23 @@ type Tunnel = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Session {
     fn new(handler: Handler, connection: Connection, context: ConnectionContext) -> Self {
-        let proxy_protocol = match &handler {
-            Handler::Backends(group) => group.settings.proxy_protocol,
-            Handler::Files(_) => None,
+        let (proxy_protocol, trusted) = match &handler {
+            Handler::Backends(group) => {
+                let settings = &group.settings;
+                (settings.proxy_protocol, &*settings.trust_headers_from)
+            }
+            Handler::Files(_) => (None, [].as_slice()),
         };
+        let identity = Identity::new(&connection, trusted);
         let pool = proxy_protocol.map(|_| Pool::shared());
         Self {
             handler,
             activity: Arc::new(Activity::new()),
-            identity: Identity::new(&connection),
+            budget: Arc::new(Budget::new(
+                context.limits.unread_bytes,
+                &context.usage.content,
+            )),
+            identity,
             proxy_header: proxy_protocol.map(|version| proxy_header::write(version, &connection)),
             pool: match &pool {
                 None => PoolHandle::EventLoop,
@@ -144,17 +157,41 @@ impl Drop for TunnelGuard {
 }
 
 async fn answer(session: Arc<Session>, request: Request<Incoming>) -> Response<ResponseBody> {
-    let mut record = Record::begin(&session, &request);
+    let record = Record::begin(&session, &request);
+    if record.is_too_many() {
+        return refuse(Overload::Requests, record);
+    }
     match &session.handler {
         Handler::Backends(group) => proxy::answer(group, request, record).await,
-        Handler::Files(files) => match files.answer(request).await {
-            Ok(response) => {
-                record.set_status(response.status());
-                response.map(|body| ResponseBody::new(Content::File(body), record))
-            }
-            Err(status) => page(status, record),
-        },
+        Handler::Files(files) => answer_with_file(files, request, record).await,
     }
+}
+
+async fn answer_with_file(
+    files: &Files,
+    request: Request<Incoming>,
+    mut record: Record,
+) -> Response<ResponseBody> {
+    let Some(descriptor) = record.session().context.usage.descriptors.permit() else {
+        return refuse(Overload::Descriptors, record);
+    };
+    match files.answer(request).await {
+        Ok(response) => {
+            record.set_status(response.status());
+            let content = |body| Content::File {
+                body,
+                _permit: descriptor,
+            };
+            response.map(|body| ResponseBody::new(content(body), record))
+        }
+        Err(status) => page(status, record),
+    }
+}
+
+/// Returns the response to a request that has met a limit of the process.
+fn refuse(overload: Overload, record: Record) -> Response<ResponseBody> {
+    record.session().context.counters.overloads[overload.index()].add(1);
+    page(StatusCode::SERVICE_UNAVAILABLE, record)
 }
 
 /// Returns a response that explains the error `status`.
@@ -234,7 +271,7 @@ where
                 shut_down(connection.as_mut());
             }
             () = timer.as_mut() => {
-                let next = match session.activity.verdict(limits) {
+                let next = match session.activity.verdict(limits, session.budget.unread_since()) {
                     Verdict::Fine(left) => left,
                     Verdict::Idle if !is_ending => {
                         is_ending = true;
@@ -272,6 +309,7 @@ mod tests {
 
     use super::*;
     use crate::counters::Counters;
+    use crate::usage::Usage;
 
     /// Returns the connection of a client that asks for files.
     pub fn session() -> Arc<Session> {
@@ -289,6 +327,7 @@ mod tests {
             counters: Arc::new(Counters::default()),
             access_log: None,
             draining: watch::channel(false).1,
+            usage: Usage::default(),
             limits: Arc::new(Limits::default()),
         };
         let files = Files::new(&std::env::temp_dir()).unwrap();

@@ -3,19 +3,23 @@
 use std::sync::Arc;
 
 use hyper::body::{Body, Incoming};
+use hyper::header::{HeaderValue, TRANSFER_ENCODING};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use tokio::time::sleep;
 
 use super::body::{ClientFailure, Content, Meter, RequestBody, ResponseBody};
+use super::from_backend::FromBackend;
 use super::pool::Checkout;
 use super::record::Record;
 use super::{Session, page};
 use crate::connect::{ConnectError, connect};
 use crate::headers;
+use crate::places::Granted;
 use crate::tunnel::{self, Traffic};
-use crate::upstream::{Group, Lease};
+use crate::upstream::{Backend, Group};
+use crate::usage::Overload;
 
 /// Forwards `request` to a backend of `group` and returns the response.
 pub async fn answer(
@@ -32,6 +36,11 @@ pub async fn answer(
     };
     let idle_timeout = session.context.limits.idle_timeout;
     let body = RequestBody::new(body, record.meter(), idle_timeout);
+    if body.size_hint().exact().is_none() {
+        // For GET and HEAD, hyper would send no body unless it is told to.
+        let chunked = HeaderValue::from_static("chunked");
+        parts.headers.insert(TRANSFER_ENCODING, chunked);
+    }
     let request = Request::from_parts(parts, body);
     let waiting = Waiting::begin(&session);
     let outcome = send(group, request, &mut record).await;
@@ -54,7 +63,7 @@ pub async fn answer(
         return Response::from_parts(parts, ResponseBody::unrecorded());
     }
     record.set_status(parts.status);
-    let content = Content::Backend(body, Some(checkout));
+    let content = Content::Backend(FromBackend::new(body, checkout, &group.settings));
     Response::from_parts(parts, ResponseBody::new(content, record))
 }
 
@@ -88,17 +97,16 @@ async fn send(
         };
         let backend = Arc::clone(lease.backend());
         let pooled = match may_reuse {
-            true => session.pool.take(backend.number),
+            true => session.pool.take(&backend),
             false => None,
         };
-        let is_reused = pooled.is_some();
         let connection = match pooled {
-            Some(connection) => Ok(connection),
-            None => open(&session, &lease, group).await,
+            Some(connection) => Ok((connection, true)),
+            None => open(&session, &backend, group).await,
         };
         record.set_backend(Some(lease));
         let error = match connection {
-            Ok(mut connection) => {
+            Ok((mut connection, is_reused)) => {
                 let spare = match is_reused {
                     true => repeatable(&request, record.meter(), &session),
                     false => None,
@@ -106,7 +114,10 @@ async fn send(
                 record.meter().note_progress();
                 match exchange(&mut connection, request, group, record.meter()).await {
                     Ok(response) => return Ok((response, connection)),
-                    Err(Failure::TimedOut) => return Err(StatusCode::GATEWAY_TIMEOUT),
+                    Err(Failure::TimedOut) => {
+                        backend.broke_off(settings.fail_timeout);
+                        return Err(StatusCode::GATEWAY_TIMEOUT);
+                    }
                     Err(Failure::NotSent(same)) => {
                         request = *same;
                         if is_reused {
@@ -121,11 +132,22 @@ async fn send(
                             may_reuse = false;
                             continue;
                         }
-                        None => return Err(client_failure(record.meter())),
+                        None => {
+                            let status = client_failure(record.meter());
+                            // A backend may close a connection that was idle.
+                            if status == StatusCode::BAD_GATEWAY && !is_reused {
+                                backend.broke_off(settings.fail_timeout);
+                            }
+                            return Err(status);
+                        }
                     },
                 }
             }
-            Err(error) => error,
+            Err(Unopened::Overload(overload)) => {
+                counters.overloads[overload.index()].add(1);
+                return Err(StatusCode::SERVICE_UNAVAILABLE);
+            }
+            Err(Unopened::Failed(error)) => error,
         };
         counters.backend_failures.add(1);
         backend.failed(settings.fail_timeout);
@@ -140,13 +162,37 @@ async fn send(
     }
 }
 
-async fn open(session: &Session, lease: &Lease, group: &Group) -> Result<Checkout, ConnectError> {
-    let backend = lease.backend();
+/// Reason why there is no connection.
+enum Unopened {
+    Failed(ConnectError),
+    Overload(Overload),
+}
+
+/// Opens a connection to `backend`, as soon as it may have another one. Returns one that has been
+/// used before, and true, if there is one first.
+async fn open(
+    session: &Session,
+    backend: &Arc<Backend>,
+    group: &Group,
+) -> Result<(Checkout, bool), Unopened> {
+    let settings = &group.settings;
+    let pool = &session.pool;
+    let descriptors = &session.context.usage.descriptors;
+    let granted = backend
+        .places()
+        .take(settings, Some(pool.home()), descriptors);
+    let place = match granted.await.map_err(Unopened::Overload)? {
+        Granted::Connection(connection) => return Ok((connection, true)),
+        Granted::Place(place) => place,
+    };
     let header = session.proxy_header.as_deref();
-    let stream = connect(backend, header, group.settings.connect_timeout).await?;
-    Checkout::begin(stream, backend.number, session.pool.clone())
+    let stream = connect(backend, header, settings.connect_timeout, Some(place))
         .await
-        .map_err(|_| ConnectError::Failed)
+        .map_err(Unopened::Failed)?;
+    let opened = Checkout::begin(stream, backend, pool.clone()).await;
+    opened
+        .map(|connection| (connection, false))
+        .map_err(|_| Unopened::Failed(ConnectError::Failed))
 }
 
 async fn exchange(

@@ -9,6 +9,7 @@ use hyper::{Request, StatusCode, Version};
 use super::Session;
 use super::body::Meter;
 use crate::access_log::{self, Entry, RequestLine};
+use crate::gauge::Permit;
 use crate::tunnel::Traffic;
 use crate::upstream::Lease;
 
@@ -27,6 +28,8 @@ pub struct Record {
     status: u16,
     sent: u64,
     backend: Option<Lease>,
+    /// Permit among all requests of the process.
+    permit: Option<Permit>,
 }
 
 impl Record {
@@ -43,7 +46,13 @@ impl Record {
             status: CLIENT_CLOSED_REQUEST,
             sent: 0,
             backend: None,
+            permit: session.context.usage.requests.permit(),
         }
+    }
+
+    /// Returns true if the process has as many requests as it may have without this one.
+    pub fn is_too_many(&self) -> bool {
+        self.permit.is_none()
     }
 
     /// Returns the meter of the request's body.

@@ -80,6 +80,11 @@ impl Direction {
         self.stage == Stage::Ended
     }
 
+    /// Returns true if the destination has to take bytes before more are read.
+    pub fn is_blocked(&self) -> bool {
+        self.start < self.end
+    }
+
     /// Forwards available bytes. Ready when the source has ended and the destination has been told.
     ///
     /// # Errors

@@ -25,8 +25,8 @@ pub struct Traffic {
 }
 
 /// Forwards bytes between `client` and `backend`. When one side ends, the other is told, and may go
-/// on. Returns when both have ended, when one fails, or when no byte has been moved for
-/// `idle_timeout`. Updates `traffic` and `counters` continuously, so that both are right if this
+/// on. Returns when both have ended, when one fails, when no byte has been moved for `idle_timeout`,
+/// or when one side has taken no byte of those for it for so long. Updates `traffic` and `counters` continuously, so that both are right if this
 /// future is dropped. The backend is sent `header` first, if possible together with the first bytes
 /// of the client. The header is not counted.
 pub async fn run<C, B>(
@@ -43,6 +43,7 @@ pub async fn run<C, B>(
     let mut to_backend = Direction::new(header);
     let mut to_client = Direction::new(None);
     let mut last_progress = Instant::now();
+    let mut blocked = [None; 2];
     let mut timer = pin!(sleep_until(last_progress + idle_timeout));
     poll_fn(|context| {
         // An error in one direction ends both, since the other side must not take it for an orderly
@@ -58,12 +59,22 @@ pub async fn run<C, B>(
             counters.received_bytes.add(received);
             counters.sent_bytes.add(sent);
         }
+        let directions = [(&to_backend, received), (&to_client, sent)];
+        for (since, (direction, moved)) in blocked.iter_mut().zip(directions) {
+            *since = match direction.is_blocked() {
+                false => None,
+                true if moved > 0 => Some(Instant::now()),
+                true => since.or_else(|| Some(Instant::now())),
+            };
+        }
         match (up, down) {
             (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => return Poll::Ready(()),
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(()),
             _ => {}
         }
-        poll_idle(context, timer.as_mut(), last_progress + idle_timeout)
+        let oldest = blocked.iter().flatten().min().unwrap_or(&last_progress);
+        let since = last_progress.min(*oldest);
+        poll_idle(context, timer.as_mut(), since + idle_timeout)
     })
     .await;
 }
@@ -125,6 +136,35 @@ mod tests {
         assert_eq!(traffic, expected);
         assert_eq!(counters.received_bytes.get(), 100_000);
         assert_eq!(counters.sent_bytes.get(), 200_000);
+    }
+
+    #[tokio::test]
+    async fn a_tunnel_ends_whose_client_takes_nothing_although_it_sends() {
+        let (client, mut client_side) = duplex(64);
+        let (mut backend_side, backend) = duplex(64);
+        let (_unread, mut client) = tokio::io::split(client);
+        let (mut received, mut backend) = tokio::io::split(backend);
+        let sends = tokio::spawn(async move {
+            while client.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        tokio::spawn(async move { tokio::io::copy(&mut received, &mut tokio::io::sink()).await });
+        tokio::spawn(async move { while backend.write_all(&[0; 1024]).await.is_ok() {} });
+        let mut traffic = Traffic::default();
+        let counters = Counters::default();
+        let tunnel = run(
+            &mut client_side,
+            &mut backend_side,
+            None,
+            Duration::from_secs(2),
+            &counters,
+            &mut traffic,
+        );
+        let ended = tokio::time::timeout(Duration::from_secs(60), tunnel).await;
+        ended.expect("the client takes nothing");
+        drop((client_side, backend_side));
+        sends.await.unwrap();
     }
 
     #[tokio::test]

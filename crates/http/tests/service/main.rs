@@ -2,9 +2,12 @@
 
 mod files;
 mod health;
+mod identity;
 mod limits;
+mod places;
 mod proxied;
 mod proxy_header;
 mod retries;
 mod support;
 mod tcp;
+mod unread;

@@ -1,11 +1,14 @@
 //! Requests and responses that are forwarded.
 
-use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use std::convert::Infallible;
+
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
 use hyper::client::conn::http2;
-use hyper::{Request, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
 
 use crate::support::*;
 
@@ -22,7 +25,7 @@ async fn a_backend_is_told_the_address_of_the_client() {
     assert!(seen.contains("GET /path?query HTTP/1.1\r\n"), "{seen}");
     for line in [
         "host: example.org:8443",
-        "x-forwarded-for: 203.0.113.1, 203.0.113.2, 192.0.2.1",
+        "x-forwarded-for: 192.0.2.1",
         "x-forwarded-proto: https",
         "x-forwarded-host: example.org:8443",
         "x-forwarded-port: 443",
@@ -30,10 +33,9 @@ async fn a_backend_is_told_the_address_of_the_client() {
     ] {
         assert!(seen.contains(&format!("{line}\r\n")), "{line} in {seen}");
     }
-    assert!(
-        !seen.contains("evil") && !seen.contains("10.0.0.1"),
-        "{seen}"
-    );
+    for claim in ["evil", "10.0.0.1", "203.0.113."] {
+        assert!(!seen.contains(claim), "{seen}");
+    }
 }
 
 #[tokio::test]
@@ -109,6 +111,54 @@ async fn chunks_pass_in_both_directions() {
         .unwrap();
     let seen = read_rest(&mut client).await;
     assert!(seen.contains("2\r\nok\r\n0\r\nx-sum: 7\r\n\r\n"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_body_of_unknown_length_is_kept_whatever_the_method() {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let backend = backend(move |mut stream| {
+        let tell = tell.clone();
+        async move {
+            while let Some(message) = read_message(&mut stream).await {
+                tell.send(message).unwrap();
+                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await;
+            }
+        }
+    })
+    .await;
+    let site = Site::http(&[backend.address]);
+    for method in ["GET", "HEAD", "OPTIONS", "DELETE", "POST"] {
+        let mut client = site.connect();
+        let request = format!(
+            "{method} / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+        );
+        client.write_all(request.as_bytes()).await.unwrap();
+        let head = read_head(&mut client).await.unwrap();
+        assert!(head.starts_with("HTTP/1.1 204"), "{method}: {head}");
+        let (head, body) = told.recv().await.unwrap();
+        let body = String::from_utf8(body).unwrap();
+        assert_eq!(body, "3\r\nabc\r\n0\r\n\r\n", "{head}");
+    }
+    let mut as_http2 = connection();
+    as_http2.alpn = Some(b"h2".to_vec());
+    let (stream, _task) = site.connect_as(as_http2);
+    let (mut sender, driver) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(driver);
+    for method in [Method::GET, Method::HEAD] {
+        let frames = [Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"abc")))];
+        let request = Request::builder()
+            .method(method)
+            .uri("https://example.org/")
+            .body(StreamBody::new(futures_util::stream::iter(frames)))
+            .unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::NO_CONTENT);
+        let (head, body) = told.recv().await.unwrap();
+        let body = String::from_utf8(body).unwrap();
+        assert_eq!(body, "3\r\nabc\r\n0\r\n\r\n", "{head}");
+    }
 }
 
 #[tokio::test]

@@ -1,14 +1,19 @@
 //! Backends that fail.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use slipstream_http::settings::{ProxyProtocol, Service as Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::support::*;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const CLOSING: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
+/// A busy machine may stand still for as long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn another_backend_answers_for_one_that_refuses() {
@@ -163,4 +168,97 @@ async fn each_connection_to_a_backend_begins_with_one_header() {
         }
     }
     assert_eq!(backend.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_backend_that_pauses_inside_a_body_is_not_waited_for() {
+    let backend = backend(|mut stream| async move {
+        read_message(&mut stream).await;
+        let start = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
+        let _ = stream.write_all(start.as_bytes()).await;
+        std::future::pending().await
+    })
+    .await;
+    let mut settings = upstream(&[backend.address]);
+    settings.body_timeout = Duration::from_millis(50);
+    let site = Site::new(Settings::Http(settings));
+    let (mut client, task) = site.connect_as(connection());
+    client.write_all(GET.as_bytes()).await.unwrap();
+    let ended = timeout(PATIENCE, read_rest(&mut client)).await;
+    assert!(ended.unwrap().ends_with("\r\n\r\nabc"));
+    task.await.unwrap();
+    assert_eq!(site.upstreams.status()[0].active, 0);
+}
+
+/// Manners of a backend that does not answer to the end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Manner {
+    Resets,
+    SaysNothing,
+    ResetsInsideTheBody,
+    PausesInsideTheBody,
+}
+
+#[tokio::test]
+async fn a_backend_that_does_not_answer_to_the_end_is_avoided() {
+    let good = responder(OK).await;
+    for manner in [
+        Manner::Resets,
+        Manner::SaysNothing,
+        Manner::ResetsInsideTheBody,
+        Manner::PausesInsideTheBody,
+    ] {
+        let bad = backend(move |mut stream| async move {
+            read_message(&mut stream).await;
+            if matches!(
+                manner,
+                Manner::ResetsInsideTheBody | Manner::PausesInsideTheBody
+            ) {
+                let start = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
+                let _ = stream.write_all(start.as_bytes()).await;
+            }
+            if matches!(manner, Manner::SaysNothing | Manner::PausesInsideTheBody) {
+                std::future::pending().await
+            }
+        })
+        .await;
+        let mut settings = upstream(&[bad.address, good.address]);
+        settings.response_timeout = Duration::from_millis(50);
+        settings.body_timeout = Duration::from_millis(50);
+        let site = Site::new(Settings::Http(settings));
+        for _ in 0..20 {
+            let mut client = site.connect();
+            let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+            client.write_all(request).await.unwrap();
+            let ended = timeout(PATIENCE, read_rest(&mut client)).await;
+            ended.unwrap_or_else(|_| panic!("{manner:?}"));
+        }
+        let status = site.upstreams.status();
+        assert_eq!(
+            (bad.connections(), status[0].is_up),
+            (3, false),
+            "{manner:?}"
+        );
+        assert!(status[1].is_up);
+    }
+}
+
+#[tokio::test]
+async fn a_backend_that_breaks_off_now_and_then_is_not_avoided() {
+    let count = AtomicUsize::new(0);
+    let backend = backend(move |mut stream| {
+        let is_good = count.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+        async move {
+            read_message(&mut stream).await;
+            if is_good {
+                let _ = stream.write_all(CLOSING.as_bytes()).await;
+            }
+        }
+    })
+    .await;
+    let site = Site::http(&[backend.address]);
+    for _ in 0..10 {
+        ask(&mut site.connect(), GET).await;
+    }
+    assert!(site.upstreams.status()[0].is_up);
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use slipstream_http::counters::Counters;
-use slipstream_http::settings::{Address, Backend, Balance, Limits, Service as Settings, Upstream};
+use slipstream_http::settings::{Address, Backend, Limits, Service as Settings, Upstream};
+use slipstream_http::usage::Usage;
 use slipstream_http::{Connection, ConnectionContext, Service, TlsConnector, Upstreams};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -21,6 +22,7 @@ pub struct Site {
     pub counters: Arc<Counters>,
     pub limits: Limits,
     pub draining: watch::Sender<bool>,
+    pub usage: Usage,
 }
 
 impl Site {
@@ -32,6 +34,7 @@ impl Site {
             counters: Arc::default(),
             limits: Limits::default(),
             draining: watch::channel(false).0,
+            usage: Usage::default(),
         }
     }
 
@@ -64,6 +67,7 @@ impl Site {
             counters: Arc::clone(&self.counters),
             access_log: None,
             draining: self.draining.subscribe(),
+            usage: self.usage.clone(),
             limits: Arc::new(self.limits.clone()),
         };
         let service = Arc::clone(&self.service);
@@ -85,22 +89,16 @@ pub fn connection() -> Connection {
 }
 
 pub fn upstream(backends: &[SocketAddr]) -> Upstream {
+    let backends = backends.iter().map(|address| Backend {
+        address: Address::Tcp(address.ip().to_string(), address.port()),
+        tls: None,
+    });
     Upstream {
-        backends: backends
-            .iter()
-            .map(|address| Backend {
-                address: Address::Tcp(address.ip().to_string(), address.port()),
-                tls: None,
-            })
-            .collect(),
-        balance: Balance::RoundRobin,
-        proxy_protocol: None,
         connect_timeout: Duration::from_secs(10),
         response_timeout: Duration::from_secs(30),
         retries: 1,
         fail_timeout: Duration::from_secs(60),
-        health: None,
-        authorities: None,
+        ..Upstream::new(backends.collect())
     }
 }
 

@@ -165,7 +165,8 @@ fn ten_thousand_idle_connections_and_handshakes_beside_them() {
 }
 
 /// Clients may take as long as a busy machine makes them.
-pub const PATIENT: &str = "[limits]\nhandshake_timeout = \"1h\"\nidle_timeout = \"1h\"";
+pub const PATIENT: &str =
+    "[limits]\nconnections_per_address = 16384\nhandshake_timeout = \"1h\"\nidle_timeout = \"1h\"";
 
 /// Each takes a descriptor here and one there.
 fn ten_thousand_or_as_many_as_may_be() -> usize {

@@ -13,8 +13,11 @@ use super::{
 /// A longer file was named by mistake.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
+/// More memory than a machine spares for content.
+const MAX_BYTES: usize = 1 << 40;
+
 /// More than any machine has, and small enough for every integer type.
-const MAX_COUNT: usize = 1 << 24;
+pub(super) const MAX_COUNT: usize = 1 << 24;
 
 /// Error of a configuration file.
 #[derive(Debug, thiserror::Error)]
@@ -232,13 +235,17 @@ fn access_log(value: Value<'_>) -> Result<AccessLog, Problem> {
 fn limits(value: Value<'_>) -> Result<Limits, Problem> {
     const KEYS: &[&str] = &[
         "connections",
+        "connections_per_address",
         "handshakes",
         "connections_per_second",
+        "requests",
         "handshake_timeout",
         "header_timeout",
         "idle_timeout",
         "header_bytes",
         "streams",
+        "unread_bytes",
+        "unread_bytes_total",
     ];
     let mut section = value.section("[limits]", KEYS, ROOT_VALUES)?;
     let mut limits = Limits::default();
@@ -246,6 +253,11 @@ fn limits(value: Value<'_>) -> Result<Limits, Problem> {
     section.read("connections", &mut limits.connections, |value| {
         value.number(1, MAX_COUNT)
     })?;
+    section.read(
+        "connections_per_address",
+        &mut limits.connections_per_address,
+        |value| value.number(1, MAX_COUNT),
+    )?;
     section.read("handshakes", &mut limits.handshakes, |value| {
         value.number(1, MAX_COUNT)
     })?;
@@ -253,6 +265,14 @@ fn limits(value: Value<'_>) -> Result<Limits, Problem> {
         "connections_per_second",
         &mut limits.connections_per_second,
         |value| small(value).map(Some),
+    )?;
+    section.read("requests", &mut limits.requests, |value| {
+        value.number(1, MAX_COUNT)
+    })?;
+    section.read(
+        "unread_bytes_total",
+        &mut limits.unread_bytes_total,
+        |value| value.size(1024 * 1024, MAX_BYTES),
     )?;
     section.read(
         "handshake_timeout",
@@ -267,5 +287,8 @@ fn limits(value: Value<'_>) -> Result<Limits, Problem> {
         value.size(8 * 1024, 16 * 1024 * 1024)
     })?;
     section.read("streams", &mut http.streams, small)?;
+    section.read("unread_bytes", &mut http.unread_bytes, |value| {
+        value.size(16 * 1024, MAX_BYTES)
+    })?;
     Ok(limits)
 }

@@ -1,13 +1,14 @@
 //! `[[listener]]` of the configuration file.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use super::file::ROOT_VALUES;
+use super::file::{MAX_COUNT, ROOT_VALUES};
 use super::section::{Problem, Section, Value};
 use super::values::{self, Content};
 use super::{
-    Backend, Balance, CertificateFiles, ClientCertificates, Health, Listener, ProxyProtocol,
-    Service, Upstream,
+    Backend, Balance, CertificateFiles, ClientCertificates, Health, Listener, Network,
+    ProxyProtocol, Service, Upstream,
 };
 
 /// Reads a `[[listener]]`. `taken` are the addresses of other listeners.
@@ -26,10 +27,15 @@ pub(super) fn read(value: Value<'_>, taken: &mut Vec<SocketAddr>) -> Result<List
         "balance",
         "connect_timeout",
         "response_timeout",
+        "body_timeout",
         "retries",
         "fail_timeout",
+        "max_connections",
+        "queue",
+        "queue_timeout",
         "health",
         "authorities",
+        "trust_headers_from",
     ];
     let mut section = value.section("[[listener]]", KEYS, ROOT_VALUES)?;
     let mut addresses = Vec::new();
@@ -92,14 +98,16 @@ pub(super) fn read(value: Value<'_>, taken: &mut Vec<SocketAddr>) -> Result<List
     section.read(
         "proxy_protocol_from",
         &mut listener.proxy_protocol_from,
-        |value| {
-            let values = value.list_or_one()?.into_iter();
-            values
-                .map(|value| value.parse("\"10.0.0.0/8\"", values::network))
-                .collect()
-        },
+        networks,
     )?;
     Ok(listener)
+}
+
+fn networks(value: Value<'_>) -> Result<Vec<Network>, Problem> {
+    let values = value.list_or_one()?.into_iter();
+    values
+        .map(|value| value.parse("\"10.0.0.0/8\"", values::network))
+        .collect()
 }
 
 fn certificate_files(value: Value<'_>) -> Result<CertificateFiles, Problem> {
@@ -142,10 +150,15 @@ const BACKEND_KEYS: &[&str] = &[
     "balance",
     "connect_timeout",
     "response_timeout",
+    "body_timeout",
     "retries",
     "fail_timeout",
+    "max_connections",
+    "queue",
+    "queue_timeout",
     "health",
     "authorities",
+    "trust_headers_from",
 ];
 
 fn service(section: &mut Section<'_>) -> Result<Service, Problem> {
@@ -222,13 +235,11 @@ fn upstream(
     section.read(
         "response_timeout",
         &mut upstream.response_timeout,
-        |value| match content {
-            Content::Http => value.duration(),
-            Content::Bytes => Err(value.problem(
-                "is for backends with http://; for bytes there is idle_timeout in [limits]",
-            )),
-        },
+        |value| time_of_backend(value, content),
     )?;
+    section.read("body_timeout", &mut upstream.body_timeout, |value| {
+        time_of_backend(value, content)
+    })?;
     section.read("retries", &mut upstream.retries, |value| {
         value.number(0, 100).map(|number| number as u32)
     })?;
@@ -236,6 +247,17 @@ fn upstream(
         "fail_timeout",
         &mut upstream.fail_timeout,
         Value::duration_or_zero,
+    )?;
+    section.read("max_connections", &mut upstream.max_connections, |value| {
+        value.number(1, MAX_COUNT)
+    })?;
+    section.read("queue", &mut upstream.queue, |value| {
+        value.number(0, MAX_COUNT)
+    })?;
+    section.read(
+        "queue_timeout",
+        &mut upstream.queue_timeout,
+        Value::duration,
     )?;
     section.read("health", &mut upstream.health, |value| {
         health(value, content).map(Some)
@@ -252,7 +274,25 @@ fn upstream(
         }
         upstream.authorities = Some(value.path()?);
     }
+    section.read(
+        "trust_headers_from",
+        &mut upstream.trust_headers_from,
+        |value| match content {
+            Content::Http => networks(value),
+            Content::Bytes => {
+                Err(value.problem("is for backends with http://; bytes are passed on as they are"))
+            }
+        },
+    )?;
     Ok(upstream)
+}
+
+fn time_of_backend(value: Value<'_>, content: Content) -> Result<Duration, Problem> {
+    match content {
+        Content::Http => value.duration(),
+        Content::Bytes => Err(value
+            .problem("is for backends with http://; for bytes there is idle_timeout in [limits]")),
+    }
 }
 
 fn health(value: Value<'_>, content: Content) -> Result<Health, Problem> {

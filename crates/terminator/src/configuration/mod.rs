@@ -6,14 +6,14 @@ mod listener;
 mod section;
 pub mod values;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use slipstream_accelerators::engine::EngineUser;
 pub use slipstream_http::settings::{
     AccessLog, Address, Backend, Balance, Health, Limits as HttpLimits, LogFormat, LogTarget,
-    ProxyProtocol, Service, Upstream,
+    Network, ProxyProtocol, Service, Upstream,
 };
 
 /// Complete configuration. Made by [`file::read`], or from command-line options.
@@ -124,10 +124,17 @@ impl Engine {
 pub struct Limits {
     /// Most concurrent connections, over all listeners.
     pub connections: usize,
-    /// Most concurrent handshakes; further ones wait.
+    /// Most concurrent connections of one address. IPv6 addresses count by their first 64 bits.
+    pub connections_per_address: usize,
+    /// Most handshakes that are computed at a time; further ones wait.
     pub handshakes: usize,
     /// Most new connections of one address per second, if limited. A burst may be twice as large.
     pub connections_per_second: Option<u32>,
+    /// Most requests whose response has not ended, over all listeners.
+    pub requests: usize,
+    /// Content of responses in bytes that waits for clients, above which each connection gets a
+    /// small share only.
+    pub unread_bytes_total: usize,
     /// Longest time from the connection to the end of its handshake.
     pub handshake_timeout: Duration,
     /// Limits after the handshake.
@@ -138,8 +145,11 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 16_384,
+            connections_per_address: 1_024,
             handshakes: 4_096,
             connections_per_second: None,
+            requests: 16_384,
+            unread_bytes_total: 256 * 1024 * 1024,
             handshake_timeout: Duration::from_secs(15),
             http: HttpLimits::default(),
         }
@@ -246,34 +256,4 @@ pub struct ClientCertificates {
     pub authorities: PathBuf,
     /// True if clients without a certificate are refused.
     pub required: bool,
-}
-
-/// Range of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    /// An address in the range.
-    pub address: IpAddr,
-    /// Number of leading bits that all addresses of the range share.
-    pub prefix: u8,
-}
-
-impl Network {
-    /// Returns true if the range contains `address`. An IPv4-mapped IPv6 address counts as IPv4.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(network), IpAddr::V4(address)) => {
-                let mask = u32::MAX
-                    .checked_shl(32 - u32::from(self.prefix))
-                    .unwrap_or(0);
-                network.to_bits() & mask == address.to_bits() & mask
-            }
-            (IpAddr::V6(network), IpAddr::V6(address)) => {
-                let mask = u128::MAX
-                    .checked_shl(128 - u32::from(self.prefix))
-                    .unwrap_or(0);
-                network.to_bits() & mask == address.to_bits() & mask
-            }
-            _ => false,
-        }
-    }
 }

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustls::ProtocolVersion;
@@ -13,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Shared;
-use crate::operations::limits::ConnectionPermit;
+use crate::operations::limits::{ConnectionPermit, Turns};
 use crate::operations::metrics::{Count, Refusal};
 use crate::site::{Listener, Site};
 use crate::tls::handshake::{self, Negotiated};
@@ -41,13 +40,14 @@ async fn serve(accepted: Accepted, site: Arc<Site>, shared: &Arc<Shared>) {
         stream,
         client,
         address,
-        permit: _permit,
+        permit,
     } = accepted;
     let accepted = SystemTime::now();
     let Some(listener) = site.listener(address) else {
         return;
     };
-    let Some(established) = establish(stream, (client, address), listener, &site, shared).await
+    let addresses = (client, address);
+    let Some(established) = establish((stream, permit), addresses, listener, &site, shared).await
     else {
         return;
     };
@@ -80,6 +80,7 @@ async fn serve(accepted: Accepted, site: Arc<Site>, shared: &Arc<Shared>) {
         counters: shared.metrics.http.clone(),
         access_log: site.access_log.clone(),
         draining: shared.draining.clone(),
+        usage: shared.limiter.usage().clone(),
         limits: site.limits.clone(),
     };
     let service = listener.service.clone();
@@ -117,7 +118,7 @@ struct Established {
 }
 
 async fn establish(
-    mut stream: TcpStream,
+    (mut stream, mut permit): (TcpStream, ConnectionPermit),
     (client, address): (SocketAddr, SocketAddr),
     listener: &Listener,
     site: &Site,
@@ -127,7 +128,7 @@ async fn establish(
     let began = Instant::now();
     let metrics = &shared.metrics;
     let refuse = |refusal: Refusal| metrics.refused[refusal.index()].add(1);
-    let is_waiting = AtomicBool::new(false);
+    let turns = Turns::new(&shared.limiter);
     let handshake = async {
         let server = match address.ip().is_unspecified() {
             true => stream.local_addr()?,
@@ -139,17 +140,14 @@ async fn establish(
             if let Some(said) = read_proxy_header(&mut stream, &mut beginning).await? {
                 addresses = said;
             }
-            if let Err(refusal) = shared.limiter.check_rate(addresses.0.ip()) {
+            if let Err(refusal) = permit.name(addresses.0.ip()) {
                 refuse(refusal);
                 return Ok(None);
             }
         }
         handshake::read_first_record(&mut stream, &mut beginning).await?;
-        is_waiting.store(true, Ordering::Relaxed);
-        let _permit = shared.limiter.begin_handshake().await;
-        is_waiting.store(false, Ordering::Relaxed);
         let settings = listener.settings.clone();
-        let accepted = handshake::accept(stream, &beginning, settings).await?;
+        let accepted = handshake::accept((stream, permit), &beginning, settings, &turns).await?;
         Ok::<_, io::Error>(Some((accepted, addresses)))
     };
     match timeout(site.handshake_timeout, handshake).await {
@@ -169,7 +167,7 @@ async fn establish(
             });
         }
         Ok(Err(_)) => metrics.handshakes_failed.add(1),
-        Err(_) if is_waiting.load(Ordering::Relaxed) => refuse(Refusal::Handshakes),
+        Err(_) if turns.is_waiting() => refuse(Refusal::Handshakes),
         Err(_) => metrics.handshakes_timed_out.add(1),
     }
     None

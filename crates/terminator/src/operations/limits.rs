@@ -1,58 +1,87 @@
 //! Limits that all event loops share.
 
-use std::net::{IpAddr, Ipv6Addr};
-use std::num::NonZeroU32;
-use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+mod by_address;
 
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use slipstream_http::gauge::Gauge;
+use slipstream_http::usage::Usage;
 use tokio::sync::Notify;
 
 use super::metrics::Refusal;
 use crate::configuration::Limits;
+use by_address::{Addresses, Rate, network_of};
 
-/// Interval at which quiet addresses are forgotten.
-const FORGET_INTERVAL: Duration = Duration::from_secs(10);
+/// Descriptors that are neither a client's connection, nor one to a backend, nor a file that is
+/// served: sockets of listeners and of name resolution, logs, event loops.
+const OTHER_DESCRIPTORS: usize = 256;
 
-/// Counts connections and handshakes against [`Limits`], which can be changed at any time.
+/// Counts connections, handshakes and requests against [`Limits`], which can be changed at any
+/// time.
 #[derive(Debug)]
 pub struct Limiter {
+    /// Descriptors that the process may have.
+    descriptors: usize,
     connections: Gauge,
+    addresses: Addresses,
     handshakes: Gauge,
     /// Notified when a handshake may begin.
     is_free: Notify,
     rate: RwLock<Option<Rate>>,
+    usage: Usage,
 }
 
 /// Permit of a connection. Dropping it makes room for another one.
 #[derive(Debug)]
 #[must_use]
-pub struct ConnectionPermit(Arc<Limiter>);
+pub struct ConnectionPermit {
+    limiter: Arc<Limiter>,
+    /// Network of the client, once it is known.
+    network: Option<IpAddr>,
+}
 
-/// Permit of a handshake. Dropping it makes room for another one.
+/// Permits of one handshake, which needs one whenever something is computed for it. While its
+/// client is waited for, others have it.
+#[derive(Debug)]
+pub struct Turns {
+    limiter: Arc<Limiter>,
+    is_waiting: AtomicBool,
+}
+
+/// Permit of a step of a handshake. Dropping it makes room for another one.
 #[derive(Debug)]
 #[must_use]
 pub struct HandshakePermit(Arc<Limiter>);
 
 impl Limiter {
-    /// Returns a limiter for `limits`.
-    pub fn new(limits: &Limits) -> Arc<Self> {
+    /// Returns a limiter for `limits`, and for a process that may have so many `descriptors`.
+    pub fn new(limits: &Limits, descriptors: usize) -> Arc<Self> {
+        let shares = Shares::new(limits, descriptors);
         Arc::new(Self {
-            connections: Gauge::new(limits.connections),
+            descriptors,
+            connections: Gauge::new(shares.connections),
+            addresses: Addresses::new(limits.connections_per_address),
             handshakes: Gauge::new(limits.handshakes),
             is_free: Notify::new(),
             rate: RwLock::new(Rate::new(limits.connections_per_second)),
+            usage: Usage::new(limits.requests, shares.others, limits.unread_bytes_total),
         })
     }
 
     /// Changes the limits. Permits that were granted stay valid.
     pub fn set(&self, limits: &Limits) {
-        self.connections.set(limits.connections);
+        let shares = Shares::new(limits, self.descriptors);
+        self.connections.set(shares.connections);
+        self.usage.requests.set(limits.requests);
+        self.usage.descriptors.set(shares.others);
+        self.usage.content.set(limits.unread_bytes_total);
+        self.addresses.set(limits.connections_per_address);
         self.handshakes.set(limits.handshakes);
         let mut rate = self.rate.write().unwrap_or_else(PoisonError::into_inner);
-        let per_second = rate.as_ref().map(|rate| rate.per_second.get());
+        let per_second = rate.as_ref().map(|rate| rate.per_second());
         if per_second != limits.connections_per_second {
             *rate = Rate::new(limits.connections_per_second);
         }
@@ -61,43 +90,46 @@ impl Limiter {
         self.is_free.notify_waiters();
     }
 
+    /// Returns the resources that requests share.
+    pub fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
     /// Admits a new connection of `address`.
     ///
     /// # Errors
     /// Returns the limit that was reached.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<ConnectionPermit, Refusal> {
-        // If the rate is exceeded, the permit is dropped.
-        let permit = self.admit_unnamed()?;
-        self.check_rate(address)?;
+        // If another limit is reached, the permit is dropped.
+        let mut permit = self.admit_unnamed()?;
+        permit.name(address)?;
         Ok(permit)
     }
 
-    /// Admits a new connection whose client is not known yet. The caller must call
-    /// [`check_rate`](Self::check_rate) later.
+    /// Admits a new connection whose client is not known yet. The caller must
+    /// [name](ConnectionPermit::name) it later.
     ///
     /// # Errors
     /// Returns [`Refusal::Connections`] if there are too many.
     pub fn admit_unnamed(self: &Arc<Self>) -> Result<ConnectionPermit, Refusal> {
         match self.connections.take() {
-            true => Ok(ConnectionPermit(Arc::clone(self))),
+            true => Ok(ConnectionPermit {
+                limiter: Arc::clone(self),
+                network: None,
+            }),
             false => Err(Refusal::Connections),
         }
     }
 
-    /// Counts a new connection of `address`. IPv6 addresses that share the first 64 bits count as
-    /// one.
-    ///
-    /// # Errors
-    /// Returns [`Refusal::Rate`] if there were too many.
-    pub fn check_rate(&self, address: IpAddr) -> Result<(), Refusal> {
+    fn check_rate(&self, network: IpAddr) -> Result<(), Refusal> {
         let rate = self.rate.read().unwrap_or_else(PoisonError::into_inner);
         match &*rate {
-            Some(rate) if !rate.admits(address) => Err(Refusal::Rate),
+            Some(rate) if !rate.admits(network) => Err(Refusal::Rate),
             _ => Ok(()),
         }
     }
 
-    /// Waits until a handshake may begin.
+    /// Waits until something may be computed for a handshake.
     pub async fn begin_handshake(self: &Arc<Self>) -> HandshakePermit {
         loop {
             let mut notified = pin!(self.is_free.notified());
@@ -112,9 +144,51 @@ impl Limiter {
     }
 }
 
+impl ConnectionPermit {
+    /// Counts the connection as one of `address`. IPv6 addresses that share the first 64 bits count
+    /// as one. Must be called once.
+    ///
+    /// # Errors
+    /// Returns the limit of one address that was reached.
+    pub fn name(&mut self, address: IpAddr) -> Result<(), Refusal> {
+        let network = network_of(address);
+        if !self.limiter.addresses.take(network) {
+            return Err(Refusal::Address);
+        }
+        self.network = Some(network);
+        self.limiter.check_rate(network)
+    }
+}
+
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.connections.give_back();
+        if let Some(network) = self.network {
+            self.limiter.addresses.give_back(network);
+        }
+        self.limiter.connections.give_back();
+    }
+}
+
+impl Turns {
+    /// Returns the permits of a handshake that begins.
+    pub fn new(limiter: &Arc<Limiter>) -> Self {
+        Self {
+            limiter: Arc::clone(limiter),
+            is_waiting: AtomicBool::new(false),
+        }
+    }
+
+    /// Waits until the next step may be computed.
+    pub async fn next(&self) -> HandshakePermit {
+        self.is_waiting.store(true, Ordering::Relaxed);
+        let permit = self.limiter.begin_handshake().await;
+        self.is_waiting.store(false, Ordering::Relaxed);
+        permit
+    }
+
+    /// Returns true while the handshake waits for a permit.
+    pub fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::Relaxed)
     }
 }
 
@@ -125,84 +199,21 @@ impl Drop for HandshakePermit {
     }
 }
 
-/// Number of permits in use, and its limit.
-#[derive(Debug)]
-struct Gauge {
-    taken: AtomicUsize,
-    limit: AtomicUsize,
+/// Division of the descriptors, so that neither clients nor backends can take all of them.
+struct Shares {
+    connections: usize,
+    /// For connections to backends and for files.
+    others: usize,
 }
 
-impl Gauge {
-    fn new(limit: usize) -> Self {
+impl Shares {
+    fn new(limits: &Limits, descriptors: usize) -> Self {
+        let usable = descriptors.saturating_sub(OTHER_DESCRIPTORS).max(2);
+        let connections = limits.connections.min(usable / 2);
         Self {
-            taken: AtomicUsize::new(0),
-            limit: AtomicUsize::new(limit),
+            connections,
+            others: usable - connections,
         }
-    }
-
-    fn set(&self, limit: usize) {
-        self.limit.store(limit, Ordering::SeqCst);
-    }
-
-    fn take(&self) -> bool {
-        let limit = self.limit.load(Ordering::SeqCst);
-        let one_more = |taken| (taken < limit).then_some(taken + 1);
-        self.taken
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more)
-            .is_ok()
-    }
-
-    fn give_back(&self) {
-        self.taken.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Connections per second by address.
-#[derive(Debug)]
-struct Rate {
-    per_second: NonZeroU32,
-    limiter: DefaultKeyedRateLimiter<IpAddr>,
-    /// Time at which quiet addresses were last forgotten.
-    cleaned: Mutex<Instant>,
-}
-
-impl Rate {
-    fn new(per_second: Option<u32>) -> Option<Self> {
-        let per_second = NonZeroU32::new(per_second?)?;
-        let burst = per_second.saturating_mul(NonZeroU32::MIN.saturating_add(1));
-        let quota = Quota::per_second(per_second).allow_burst(burst);
-        Some(Self {
-            per_second,
-            limiter: RateLimiter::keyed(quota),
-            cleaned: Mutex::new(Instant::now()),
-        })
-    }
-
-    fn admits(&self, address: IpAddr) -> bool {
-        self.forget_the_quiet();
-        self.limiter.check_key(&network_of(address)).is_ok()
-    }
-
-    /// Removes quiet addresses; otherwise every address that ever connected would be kept. One
-    /// thread does so now and then, and the others do not wait for it.
-    fn forget_the_quiet(&self) {
-        let Ok(mut cleaned) = self.cleaned.try_lock() else {
-            return;
-        };
-        if cleaned.elapsed() >= FORGET_INTERVAL {
-            *cleaned = Instant::now();
-            self.limiter.retain_recent();
-            self.limiter.shrink_to_fit();
-        }
-    }
-}
-
-/// Masks an IPv6 address to its first 64 bits: a client usually has all addresses of such a
-/// network.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
-        address => address,
     }
 }
 
@@ -215,7 +226,7 @@ mod tests {
     use super::*;
 
     fn limiter(connections: usize, handshakes: usize, per_second: Option<u32>) -> Arc<Limiter> {
-        Limiter::new(&limits(connections, handshakes, per_second))
+        Limiter::new(&limits(connections, handshakes, per_second), usize::MAX)
     }
 
     fn limits(connections: usize, handshakes: usize, per_second: Option<u32>) -> Limits {
@@ -255,6 +266,45 @@ mod tests {
         assert_eq!(limiter.admit(CLIENT).unwrap_err(), Refusal::Connections);
         drop(permits);
         assert!(limiter.admit(CLIENT).is_ok());
+    }
+
+    #[test]
+    fn descriptors_are_divided_among_clients_and_backends() {
+        let limits = limits(16_384, 1, None);
+        for (descriptors, connections, others) in [
+            (40_000, 16_384, 40_000 - OTHER_DESCRIPTORS - 16_384),
+            (1_024, 384, 384),
+            (0, 1, 1),
+        ] {
+            let shares = Shares::new(&limits, descriptors);
+            assert_eq!((shares.connections, shares.others), (connections, others));
+        }
+        let limiter = Limiter::new(&limits, OTHER_DESCRIPTORS + 4);
+        let _clients = [(); 2].map(|()| limiter.admit(CLIENT).unwrap());
+        assert_eq!(limiter.admit(CLIENT).unwrap_err(), Refusal::Connections);
+        let _backends = [(); 2].map(|()| limiter.usage().descriptors.permit().unwrap());
+        assert!(limiter.usage().descriptors.permit().is_none());
+    }
+
+    #[test]
+    fn open_connections_of_an_address_are_limited() {
+        let limiter = Limiter::new(
+            &Limits {
+                connections_per_address: 2,
+                ..Limits::default()
+            },
+            usize::MAX,
+        );
+        let admit = |text: &str| limiter.admit(text.parse().unwrap());
+        let open = ["2001:db8::1", "2001:db8::2"].map(|it| admit(it).unwrap());
+        assert_eq!(admit("2001:db8::3").unwrap_err(), Refusal::Address);
+        drop(admit("2001:db8:0:1::1").unwrap());
+        let mapped = ["192.0.2.1", "::ffff:192.0.2.1"].map(|it| admit(it).unwrap());
+        assert_eq!(admit("192.0.2.1").unwrap_err(), Refusal::Address);
+        assert_eq!(limiter.connections.taken(), 4);
+        drop((open, mapped));
+        drop(admit("2001:db8::3").unwrap());
+        assert!(limiter.addresses.is_empty());
     }
 
     #[test]
@@ -321,7 +371,7 @@ mod tests {
         assert!(admitted("::ffff:192.0.2.1"));
         assert!(!admitted("192.0.2.1"));
         // A refused connection holds no permit.
-        assert_eq!(limiter.connections.taken.load(Ordering::SeqCst), 0);
+        assert_eq!(limiter.connections.taken(), 0);
     }
 
     #[test]

@@ -116,7 +116,8 @@ impl Metrics {
     /// All counts with their published names, gauges last.
     fn counts(&self) -> [(&'static str, &Count); COUNTS] {
         let http = &self.http;
-        let [connections, handshakes, rate] = &self.refused;
+        let [connections, handshakes, rate, address] = &self.refused;
+        let [requests, backend, descriptors] = &http.overloads;
         [
             ("connections_total", &self.connections),
             (
@@ -128,6 +129,7 @@ impl Metrics {
                 handshakes,
             ),
             ("refused_connections_total{limit=\"rate\"}", rate),
+            ("refused_connections_total{limit=\"address\"}", address),
             (
                 "handshakes_total{version=\"TLSv1.2\"}",
                 &self.handshakes_tls12,
@@ -152,6 +154,9 @@ impl Metrics {
             ("responses_total{status=\"3xx\"}", &http.responses[2]),
             ("responses_total{status=\"4xx\"}", &http.responses[3]),
             ("responses_total{status=\"5xx\"}", &http.responses[4]),
+            ("refused_requests_total{limit=\"requests\"}", requests),
+            ("refused_requests_total{limit=\"backend\"}", backend),
+            ("refused_requests_total{limit=\"descriptors\"}", descriptors),
             ("backend_failures_total", &http.backend_failures),
             ("backend_retries_total", &http.backend_retries),
             ("open_connections", &self.open),
@@ -179,7 +184,7 @@ impl Metrics {
 }
 
 /// The counts that are copied, and the gauges among them.
-const COUNTS: usize = 20;
+const COUNTS: usize = 24;
 const GAUGES: usize = 2;
 
 #[cfg(test)]
@@ -199,11 +204,18 @@ pub enum Refusal {
     Handshakes,
     /// The address has opened too many connections in a second.
     Rate,
+    /// The limit of open connections of the address is reached.
+    Address,
 }
 
 impl Refusal {
     /// All reasons in the order of their index.
-    pub const ALL: [Refusal; 3] = [Refusal::Connections, Refusal::Handshakes, Refusal::Rate];
+    pub const ALL: [Refusal; 4] = [
+        Refusal::Connections,
+        Refusal::Handshakes,
+        Refusal::Rate,
+        Refusal::Address,
+    ];
 
     /// Returns the position in tables with one entry per reason.
     pub fn index(self) -> usize {
@@ -216,6 +228,7 @@ impl Refusal {
             Refusal::Connections => "connections",
             Refusal::Handshakes => "handshakes",
             Refusal::Rate => "rate",
+            Refusal::Address => "address",
         }
     }
 }

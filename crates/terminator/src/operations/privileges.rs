@@ -231,6 +231,14 @@ pub fn protect_memory() -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the number of files that this process may have open.
+pub fn descriptor_limit() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    })
+}
+
 /// Raises the limit of open files to `wanted`, or as far as possible. Returns the new limit.
 ///
 /// # Errors

@@ -76,6 +76,7 @@ mod tests {
 
     use super::*;
     use crate::configuration::{Address, Backend, HttpLimits, Service as Settings};
+    use slipstream_http::usage::Usage;
     use slipstream_http::{Connection, ConnectionContext, Service, Upstreams};
 
     #[tokio::test]
@@ -128,6 +129,7 @@ mod tests {
             counters: Arc::default(),
             access_log: None,
             draining: watch::channel(false).1,
+            usage: Usage::default(),
             limits: Arc::new(HttpLimits::default()),
         };
         let (mut client, server) = duplex(1024);

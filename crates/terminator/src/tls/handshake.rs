@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use super::linger;
 use super::stream::{Network, TlsStream};
 use crate::event_loop::jobs::{self, UnderWay};
+use crate::operations::limits::{ConnectionPermit, Turns};
 
 /// Negotiated parameters of a connection.
 pub(crate) struct Negotiated {
@@ -52,15 +53,17 @@ pub(crate) async fn read_first_record(
     }
 }
 
-/// Completes a handshake. `beginning` are the bytes that have been read already.
+/// Completes a handshake. `beginning` are the bytes that have been read already. The permit stays
+/// with the socket until it is closed. Each step of the handshake takes one of `turns`.
 ///
 /// # Errors
 /// Returns the error of the socket, or [`io::ErrorKind::InvalidData`] with the [`rustls::Error`]
 /// after the client has been sent an alert.
 pub(crate) async fn accept(
-    mut tcp: TcpStream,
+    (mut tcp, permit): (TcpStream, ConnectionPermit),
     mut beginning: &[u8],
     settings: Arc<ServerConfig>,
+    turns: &Turns,
 ) -> io::Result<(TlsStream, Negotiated)> {
     let under_way = UnderWay::begin();
     let new = ServerConnection::new(settings).map_err(invalid)?;
@@ -77,18 +80,20 @@ pub(crate) async fn accept(
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        let turn = turns.next().await;
         let processed;
         (tls, processed) = jobs::process(tls).await;
+        drop(turn);
         if let Err(error) = processed {
             // The handshake has failed, even if the alert cannot be sent.
             let _ = send(&mut tcp, &mut tls).await;
-            linger::close(tcp);
+            linger::close(tcp, permit);
             return Err(invalid(error));
         }
     }
     drop(under_way);
     let negotiated = negotiated(&tls);
-    Ok((TlsStream::new(tcp, tls), negotiated))
+    Ok((TlsStream::new(tcp, permit, tls), negotiated))
 }
 
 fn invalid(error: rustls::Error) -> io::Error {

@@ -10,14 +10,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::operations::limits::ConnectionPermit;
+
 /// Longest time that a client may go on sending.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most bytes that a client may go on sending.
 const MAX_LINGER_BYTES: u64 = 16 << 20;
 
 /// Closes `tcp`, to which everything has been written. Unless the client has ended too, a task of
-/// its own reads and discards the client's bytes for a while.
-pub(super) fn close(mut tcp: TcpStream) {
+/// its own reads and discards the client's bytes for a while, and keeps `permit` until then.
+pub(super) fn close(mut tcp: TcpStream, permit: ConnectionPermit) {
     let has_ended = match tcp.try_read(&mut [0; 1024]) {
         Ok(length) => length == 0,
         Err(error) => error.kind() != io::ErrorKind::WouldBlock,
@@ -35,5 +37,6 @@ pub(super) fn close(mut tcp: TcpStream) {
             while rest.read(&mut bytes).await.is_ok_and(|length| length > 0) {}
         };
         let _ = timeout(LINGER_TIMEOUT, rest).await;
+        drop(permit);
     });
 }

@@ -10,12 +10,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::linger;
+use crate::operations::limits::ConnectionPermit;
 
 /// Byte stream of a TLS connection. It ends with the peer's close_notify. An end without
 /// close_notify is an error, since anybody on the network may have caused it.
 pub(crate) struct TlsStream {
     /// `None` only while dropped.
     tcp: Option<TcpStream>,
+    /// `None` only while dropped.
+    permit: Option<ConnectionPermit>,
     tls: Box<ServerConnection>,
     /// True after close_notify has been sent.
     is_closed: bool,
@@ -25,9 +28,14 @@ pub(crate) struct TlsStream {
 
 impl TlsStream {
     /// Returns the stream of a completed handshake.
-    pub(super) fn new(tcp: TcpStream, tls: Box<ServerConnection>) -> Self {
+    pub(super) fn new(
+        tcp: TcpStream,
+        permit: ConnectionPermit,
+        tls: Box<ServerConnection>,
+    ) -> Self {
         Self {
             tcp: Some(tcp),
+            permit: Some(permit),
             tls,
             is_closed: false,
             has_ended: false,
@@ -173,8 +181,10 @@ impl Drop for TlsStream {
     fn drop(&mut self) {
         // A connection without close_notify is broken off.
         let is_needed = self.is_closed && !self.has_ended;
-        if let Some(tcp) = self.tcp.take().filter(|_| is_needed) {
-            linger::close(tcp);
+        if let Some((tcp, permit)) = self.tcp.take().zip(self.permit.take())
+            && is_needed
+        {
+            linger::close(tcp, permit);
         }
     }
 }

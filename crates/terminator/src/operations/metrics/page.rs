@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use slipstream_http::BackendStatus;
 use slipstream_http::access_log;
+use slipstream_http::usage::Overload;
 use slipstream_metrics::{Histogram, Page, Type};
 use slipstream_offload::counters::Counters as OffloadCounters;
 
@@ -117,6 +118,12 @@ impl<M: AsRef<Metrics>> Values<'_, M> {
             let count = self.sum(|of| &of.http.responses[index]);
             family.sample(&[("status", class)], count);
         }
+        let help = "Requests and tunnels refused, by the limit that was reached.";
+        let mut family = page.family("refused_requests_total", Type::Counter, help);
+        for overload in Overload::ALL {
+            let count = self.sum(|of| &of.http.overloads[overload.index()]);
+            family.sample(&[("limit", overload.name())], count);
+        }
         let help = "Connections to backends that could not be made.";
         page.counter(
             "backend_failures_total",
@@ -144,11 +151,12 @@ fn backends(page: &mut Page, statuses: &[BackendStatus]) {
                 total.active += status.active;
                 total.total += status.total;
                 total.failures += status.failures;
+                total.waiting += status.waiting;
             })
             .or_insert_with(|| status.clone());
     }
     type Figure = fn(&BackendStatus) -> u64;
-    let families: [(&str, Type, &str, Figure); 4] = [
+    let families: [(&str, Type, &str, Figure); 5] = [
         (
             "backend_up",
             Type::Gauge,
@@ -160,6 +168,12 @@ fn backends(page: &mut Page, statuses: &[BackendStatus]) {
             Type::Gauge,
             "Connections or requests that the backend has now.",
             |of| of.active as u64,
+        ),
+        (
+            "backend_waiting",
+            Type::Gauge,
+            "Connections or requests that wait for a connection to the backend.",
+            |of| of.waiting as u64,
         ),
         (
             "backend_uses_total",
@@ -272,6 +286,7 @@ mod tests {
             active: 2,
             total: 10,
             failures: 1,
+            waiting: 3,
         }
     }
 
@@ -316,6 +331,7 @@ mod tests {
         assert_eq!(sample(&format!("{duration}\"0.000004\"}}")), 2);
         assert_eq!(sample("handshake_duration_seconds_count"), 2);
         assert_eq!(sample("backend_up{backend=\"127.0.0.1:80\"}"), 0);
+        assert_eq!(sample("backend_waiting{backend=\"127.0.0.1:80\"}"), 6);
         assert_eq!(sample("backend_uses_total{backend=\"127.0.0.1:80\"}"), 20);
         assert_eq!(sample("backend_up{backend=\"unix:/run/\\\"a\\\\b\\n\"}"), 1);
     }

@@ -162,7 +162,8 @@ fn the_reason_is_shown_while_nothing_is_accelerated(build: Build) {
     let shown = said(&status(&nginx.run(), &[]));
     assert!(shown.contains("not accelerated: \"lanes off\""), "{shown}");
 
-    nginx.reload(&site.on(Configuration::new().workers(2)));
+    let old = nginx.reload(&site.on(Configuration::new().workers(2)));
+    eventually("old workers exit", || !old.iter().copied().any(is_running));
     site.visit(3);
     eventually("handshakes are shown, and no reason", || {
         let process = the_only(&nginx.run());
@@ -173,17 +174,6 @@ fn the_reason_is_shown_while_nothing_is_accelerated(build: Build) {
     eventually("the directive is named", || {
         the_only(&nginx.run())["note"] == "no server has \"slipstream on\""
     });
-}
-
-#[test]
-fn a_process_without_workers_is_shown_with_the_reason() {
-    let site = Site::new();
-    let alone = Configuration::new().main("master_process off;");
-    let nginx = Nginx::start(Build::Distribution, &site.on(alone));
-    site.visit(3);
-    let process = the_only(&nginx.run());
-    assert_eq!(process["note"], "\"master_process off\"");
-    assert_eq!(process["process"], nginx.master());
 }
 
 #[test]

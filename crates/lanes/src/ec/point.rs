@@ -65,16 +65,20 @@ impl<V: Arithmetic, const N: usize> AffinePoint<V, N> {
             Element::splat(x.0[0], &digits)
         };
         let b = Element::splat(x.0[0], &const { digits(&C::B) });
-        let left = multiply::<C::Field, V, N>(&self.y, y).element(); // 1.2
-        let factor = multiply::<C::Field, V, N>(&self.x, x) // 1.1
-            .minus(&three)
-            .plus_modulus::<C::Field>(1) // 2.1
-            .factor();
-        multiply::<C::Field, V, N>(&self.x, &factor) // 1.2
-            .plus(&b)
-            .minus(&left) // more than -1.2
-            .plus_modulus::<C::Field>(2) // 4.2
+        let left = multiply::<C::Field, V, N>(&self.y, y)
             .element()
+            .below::<C::Field>(1.2);
+        let factor = multiply::<C::Field, V, N>(&self.x, x)
+            .minus(&three)
+            .plus_modulus::<C::Field>(1)
+            .factor()
+            .below::<C::Field>(2.2);
+        multiply::<C::Field, V, N>(&self.x, &factor)
+            .plus(&b)
+            .minus(&left)
+            .plus_modulus::<C::Field>(2)
+            .element()
+            .below::<C::Field>(4.3)
             .is_multiple::<C::Field>()
     }
 

@@ -96,7 +96,9 @@ pub(crate) fn before_sleep() {
     if TOPPED_UP.replace(progress) != progress {
         instance::with(Instance::precompute);
         // It may be waiting for the first secrets.
-        EXPIRY.with_borrow_mut(Option::take).map(Waker::wake);
+        if let Some(waker) = EXPIRY.with_borrow_mut(Option::take) {
+            waker.wake();
+        }
     }
 }
 
@@ -264,7 +266,9 @@ mod tests {
             }
             assert_eq!(looks.load(Ordering::Relaxed), 3 * rounds);
             // As before a sleep after a handshake, which has taken a secret.
-            EXPIRY.with_borrow_mut(Option::take).map(Waker::wake);
+            if let Some(waker) = EXPIRY.with_borrow_mut(Option::take) {
+                waker.wake();
+            }
         }
         assert!(!task.is_finished());
         instance::uninstall();

@@ -35,12 +35,12 @@ impl Fixture {
             key: Key::Value(Arc::new(key)),
             digest: Operand::new(&[2; 32]),
         };
-        assert!(self.pools.compute(&operation).is_some());
+        assert!(self.pools.compute(&operation).is_ok());
     }
 
     fn key_pair(&mut self) {
         let operation = Operation::KeyPair(Group::X25519);
-        assert!(self.pools.compute(&operation).is_some());
+        assert!(self.pools.compute(&operation).is_ok());
     }
 
     /// The nonces and the key pairs in the pools.

@@ -57,6 +57,15 @@ fn single_steps(tracee: &Tracee, code: &Code) -> Vec<Step> {
             tracee.set_registers(&registers);
             return steps;
         }
+        // A repeated instruction traps after each repetition.
+        let is_again = instruction.has_rep_prefix()
+            && steps
+                .last()
+                .is_some_and(|step: &Step| step.instruction == registers.rip);
+        if is_again {
+            tracee.step();
+            continue;
+        }
         let memory = information.info(&instruction).used_memory();
         steps.push(Step {
             instruction: registers.rip,

@@ -98,7 +98,7 @@ pub(super) struct Compression {
 }
 
 /// Figures that count what went wrong.
-const FAULTS: [&str; 15] = [
+const FAULTS: [&str; 18] = [
     "software_operations_total{reason=\"full\"}",
     "software_operations_total{reason=\"fault\"}",
     "software_operations_total{reason=\"cancelled\"}",

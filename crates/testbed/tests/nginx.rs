@@ -15,7 +15,7 @@ use slipstream_testbed::port::unused_addresses;
 use slipstream_testbed::process::children;
 use slipstream_testbed::processor::usable_cores;
 use slipstream_testbed::scratch::ScratchDirectory;
-use slipstream_testbed::suite::SUITES;
+use slipstream_testbed::suite::{SUITES, Suite};
 use slipstream_testbed::{Error, cleanup};
 
 #[test]
@@ -117,7 +117,7 @@ struct RunningNginx {
 impl RunningNginx {
     /// A stock nginx with a port for every suite.
     fn start() -> RunningNginx {
-        let addresses = unused_addresses(SUITES.len()).unwrap();
+        let addresses = unused_addresses(suites().len()).unwrap();
         let (server, scratch) = start(&addresses, None).unwrap();
         RunningNginx {
             server,
@@ -126,20 +126,28 @@ impl RunningNginx {
     }
 }
 
+/// The suites that the system's nginx has.
+fn suites() -> Vec<&'static Suite> {
+    let openssl = Binary::find(None).unwrap().openssl.unwrap_or_default();
+    let mut suites: Vec<&Suite> = SUITES.iter().collect();
+    suites.retain(|suite| suite.lacked_by(&openssl).is_none());
+    suites
+}
+
 fn start(
     addresses: &[SocketAddr],
     module: Option<&Path>,
 ) -> Result<(Server, ScratchDirectory), Error> {
     let scratch = ScratchDirectory::new()?;
     let mut credentials = HashMap::new();
-    for suite in SUITES {
+    for suite in suites() {
         if let Entry::Vacant(vacant) = credentials.entry(suite.key) {
             vacant.insert(Credentials::generate(suite.key, &scratch)?);
         }
     }
     let listeners: Vec<Listener<'_>> = addresses
         .iter()
-        .zip(SUITES)
+        .zip(suites())
         .map(|(&address, suite)| Listener {
             address,
             suite: Some(suite),

@@ -154,6 +154,7 @@ fn the_reason_is_shown_while_nothing_is_accelerated(build: Build) {
     let site = Site::new();
     let without_lanes = || Configuration::new().lanes(Lanes::Block("lanes off;".to_owned()));
     let mut nginx = Nginx::start(build, &site.on(without_lanes()));
+    nginx.expect_log("\"lanes off\", handshakes are served as without the module");
     site.visit(3);
     let process = the_only(&nginx.run());
     assert_eq!(process["note"], "\"lanes off\"");

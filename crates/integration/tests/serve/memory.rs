@@ -175,7 +175,10 @@ fn ten_thousand_or_as_many_as_may_be() -> usize {
     // many to the backend.
     const OTHERS: u64 = 8_192;
     const FEWEST: u64 = 1_024;
-    WANTED.min(allow_descriptors().saturating_sub(OTHERS).max(FEWEST)) as usize
+    let all = allow_descriptors();
+    // A terminator keeps half of its own for backends.
+    let here_and_there = all.saturating_sub(OTHERS).min(all / 2 - FEWEST);
+    WANTED.min(here_and_there.max(FEWEST)) as usize
 }
 
 /// Has this process use as many descriptors as it may, which is returned.

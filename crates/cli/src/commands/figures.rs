@@ -84,7 +84,7 @@ impl Figures {
             .collect()
     }
 
-    /// Those of the figures with these names that are not 0.
+    /// Returns the figures with these names that are not 0.
     pub(super) fn nonzero(&self, names: &[&str]) -> BTreeMap<String, u64> {
         let found = names
             .iter()

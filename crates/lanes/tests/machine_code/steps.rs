@@ -44,7 +44,7 @@ fn single_steps_have_the_same_addresses_with_other_secrets() {
     assert!(first == second);
 }
 
-/// What the child executes until it stops itself for the second time.
+/// Steps through the child until it stops itself for the second time.
 fn single_steps(tracee: &Tracee, code: &Code) -> Vec<Step> {
     let mut information = InstructionInfoFactory::new();
     let mut steps = Vec::new();

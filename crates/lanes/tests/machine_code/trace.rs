@@ -21,7 +21,7 @@ pub trait Subject {
     fn is_sound(&self) -> bool;
 }
 
-/// What a run did.
+/// The record of a run.
 pub struct Trace {
     /// For each block, its address and the values of its [registers](Block::registers).
     words: Vec<u64>,

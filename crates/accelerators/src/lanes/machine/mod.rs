@@ -35,7 +35,7 @@ pub(super) struct Times {
     pub(super) real: Duration,
 }
 
-/// What a look at the machine has shown.
+/// The outcome of a look at the machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     /// The time since the machine was started. It does not go back.
@@ -44,7 +44,7 @@ pub(super) struct Look {
     pub(super) is_same: bool,
 }
 
-/// What changes if the machine is copied.
+/// The values that change if the machine is copied.
 #[derive(Clone, Copy)]
 struct State {
     suspended: i128,

@@ -1,4 +1,4 @@
-//! What figures say about the handshakes that the doctor makes.
+//! Summaries of the handshakes that the doctor makes, from figures.
 
 use std::time::Duration;
 

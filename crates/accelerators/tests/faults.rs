@@ -1,18 +1,18 @@
 //! Kernels that compute wrongly: a result that fails its check is not released.
 
-use std::sync::Arc;
+mod common;
+
 use std::time::Duration;
 
-use slipstream_accelerators::lanes::{
-    Backend, LANES, LaneCosts, Lanes, Options, Workspace, batch, calibrate,
-};
-use slipstream_keys::ec::{Curve, PrivateKey};
-use slipstream_keys::{Group, Key, Operand};
+use slipstream_accelerators::lanes::{Backend, LANES, Workspace, batch, calibrate};
+use slipstream_keys::Group;
+use slipstream_keys::ec::Curve;
 use slipstream_lanes::fault_test::{Damage, with_damaged_table};
 use slipstream_offload::accelerator::Accelerator;
 use slipstream_offload::instance::{self, Instance};
-use slipstream_offload::scheduler::{FlushPolicy, Scheduler};
 use slipstream_offload::{Answer, Kind, Operation, Reason, compute_at_once};
+
+use common::{lanes, scheduler, signature};
 
 #[test]
 fn signatures_with_a_damaged_table_are_left_to_software() {
@@ -83,30 +83,4 @@ fn calibration_takes_a_kind_that_fails_out_and_goes_on() {
 fn backends() -> Vec<Backend> {
     let offered = |backend: &Backend| slipstream_lanes::ec::offered(*backend);
     Backend::available().filter(offered).collect()
-}
-
-fn signature() -> Operation {
-    let key = PrivateKey::new(Curve::P256, &[1; 32]).expect("in range");
-    Operation::Ecdsa {
-        key: Key::Value(Arc::new(key)),
-        digest: Operand::new(&[2; 32]),
-    }
-}
-
-fn lanes(backend: Backend) -> Lanes {
-    Lanes::new(Options {
-        backend,
-        costs: LaneCosts::unknown(backend),
-        scheduler: scheduler(),
-        has_batches: true,
-        key_pairs: LANES,
-        nonces: LANES,
-    })
-}
-
-fn scheduler() -> Scheduler {
-    Scheduler {
-        flush: FlushPolicy::AtLeast(1),
-        ..Scheduler::default()
-    }
 }

@@ -1,15 +1,16 @@
 //! A kind that fails its known-answer test is taken out. A process tests once, so there is one test
 //! here.
 
-use std::sync::Arc;
+mod common;
 
-use slipstream_accelerators::lanes::{Backend, LANES, LaneCosts, Lanes, Options, computes, prove};
-use slipstream_keys::ec::{Curve, PrivateKey};
-use slipstream_keys::{Group, Key, Operand};
+use slipstream_accelerators::lanes::{Backend, LANES, computes, prove};
+use slipstream_keys::Group;
+use slipstream_keys::ec::Curve;
 use slipstream_lanes::fault_test::{Damage, with_damaged_table};
 use slipstream_offload::accelerator::{Accelerator, AtOnce, Work};
-use slipstream_offload::scheduler::{FlushPolicy, Scheduler};
 use slipstream_offload::{Kind, Operation, Reason};
+
+use common::{lanes, signature};
 
 const SIGNATURE: Kind = Kind::Ecdsa(Curve::P256);
 const KEY_PAIR: Kind = Kind::KeyPair(Group::P256);
@@ -48,30 +49,4 @@ fn a_kind_that_fails_its_known_answer_test_is_taken_out_and_all_others_stay() {
     }
     assert!(!lanes(backend).accepts(&signature()));
     assert_eq!(prove(backend), complaint, "tested once in a process");
-}
-
-fn signature() -> Operation {
-    let key = PrivateKey::new(Curve::P256, &[1; 32]).expect("in range");
-    Operation::Ecdsa {
-        key: Key::Value(Arc::new(key)),
-        digest: Operand::new(&[2; 32]),
-    }
-}
-
-fn lanes(backend: Backend) -> Lanes {
-    Lanes::new(Options {
-        backend,
-        costs: LaneCosts::unknown(backend),
-        scheduler: scheduler(),
-        has_batches: true,
-        key_pairs: LANES,
-        nonces: LANES,
-    })
-}
-
-fn scheduler() -> Scheduler {
-    Scheduler {
-        flush: FlushPolicy::AtLeast(1),
-        ..Scheduler::default()
-    }
 }
